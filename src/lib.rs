@@ -1,0 +1,19 @@
+//! A URL server: it decides which URL may be fetched *now*.
+//!
+//! The path of one URL through the modules, in order:
+//!
+//! 1. [`index`]: documents come from here, as candidates, and their reports go back;
+//! 2. [`scheduler`]: queues, gates and leases; decides, and knows neither clock nor socket;
+//! 3. [`hostdb`]: names, addresses and their health;
+//! 4. [`wire`]: the line protocol that spiders speak, without sockets;
+//! 5. [`server`]: all tasks and sockets.
+//!
+//! Beside the path: [`settings`], and the small words that all of them share: [`time`],
+//! [`ids`], [`url`], [`document`], [`url_queue`].
+
+pub mod document;
+pub mod hostdb;
+pub mod ids;
+pub mod time;
+pub mod url;
+pub mod url_queue;

@@ -1,0 +1,193 @@
+//! URLs as the whole server sees them: absolute http or https, normalised as browsers do.
+//!
+//! A [`Url`] cannot be wrong once it exists. Its host is the key of politeness: lower case,
+//! punycode, no trailing dot, no port, so that http, https and every port of a name are one host.
+//! In queues a URL is kept without its host's name, as a [`Tail`].
+
+use thiserror::Error;
+
+/// Longest URL, after normalisation, in bytes.
+pub const URL_MAX: usize = 16 * 1024;
+
+/// A URL that a spider can be given: printable ASCII, no space, no fragment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Url {
+    text: Box<str>,
+    host: HostPart,
+}
+
+/// Where the host's name is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+enum HostPart {
+    /// Right after `scheme://`, this many bytes.
+    Inline(u8),
+    /// The text says it in another way: user name before it, or a trailing dot.
+    Apart(Box<str>),
+}
+
+/// Why a text is not a URL for us.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum UrlError {
+    /// No URL at all.
+    #[error("not an absolute URL: {0}")]
+    Syntax(#[from] url::ParseError),
+    /// Another scheme.
+    #[error("not an http or https URL")]
+    Scheme,
+    /// More than [`URL_MAX`] bytes.
+    #[error("URL longer than {URL_MAX} bytes")]
+    TooLong,
+    /// A name that no DNS can know.
+    #[error("host name longer than 253 bytes")]
+    HostTooLong,
+}
+
+impl Url {
+    /// Reads and normalises `text`.
+    pub fn parse(text: &str) -> Result<Url, UrlError> {
+        if text.len() > URL_MAX {
+            return Err(UrlError::TooLong);
+        }
+        let mut url = url::Url::parse(text)?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(UrlError::Scheme);
+        }
+        url.set_fragment(None);
+        let host = url.host_str().ok_or(url::ParseError::EmptyHost)?;
+        let key = host.strip_suffix('.').unwrap_or(host);
+        if key.is_empty() {
+            return Err(url::ParseError::EmptyHost.into());
+        }
+        if key.len() > 253 {
+            return Err(UrlError::HostTooLong);
+        }
+        let inline = key.len() == host.len() && url.as_str()[url.scheme().len() + 3..].starts_with(key);
+        let plain = inline && url.username().is_empty() && url.password().is_none();
+        let host = if plain { HostPart::Inline(key.len() as u8) } else { HostPart::Apart(key.into()) };
+        let text: String = url.into();
+        if text.len() > URL_MAX {
+            return Err(UrlError::TooLong);
+        }
+        Ok(Url { text: text.into(), host })
+    }
+
+    /// The whole URL.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The key of politeness.
+    pub fn host(&self) -> &str {
+        match &self.host {
+            HostPart::Inline(len) => {
+                let start = self.scheme_len();
+                &self.text[start..start + usize::from(*len)]
+            }
+            HostPart::Apart(host) => host,
+        }
+    }
+
+    /// The URL without its host.
+    pub fn tail(&self) -> Tail<'_> {
+        match &self.host {
+            HostPart::Apart(_) => Tail { scheme: Scheme::Whole, rest: &self.text },
+            HostPart::Inline(len) => {
+                let start = self.scheme_len();
+                let scheme = if start == HTTP.len() { Scheme::Http } else { Scheme::Https };
+                Tail { scheme, rest: &self.text[start + usize::from(*len)..] }
+            }
+        }
+    }
+
+    fn scheme_len(&self) -> usize {
+        if self.text.starts_with(HTTPS) { HTTPS.len() } else { HTTP.len() }
+    }
+}
+
+const HTTP: &str = "http://";
+const HTTPS: &str = "https://";
+
+/// What comes before a tail.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// `http://` and the host.
+    Http = 0,
+    /// `https://` and the host.
+    Https = 1,
+    /// Nothing: the tail is the whole URL.
+    Whole = 2,
+}
+
+impl Scheme {
+    /// The scheme with this number, if there is one.
+    pub const fn from_number(number: u8) -> Option<Scheme> {
+        match number {
+            0 => Some(Scheme::Http),
+            1 => Some(Scheme::Https),
+            2 => Some(Scheme::Whole),
+            _ => None,
+        }
+    }
+}
+
+/// A URL without its host's name: what queues hold. `rest` begins with the port or the path.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Tail<'a> {
+    /// What stands before the host.
+    pub scheme: Scheme,
+    /// What stands behind it.
+    pub rest: &'a str,
+}
+
+impl Tail<'_> {
+    /// The parts of the whole URL, to be written one after another.
+    pub fn parts<'a>(&'a self, host: &'a str) -> [&'a str; 3] {
+        match self.scheme {
+            Scheme::Http => [HTTP, host, self.rest],
+            Scheme::Https => [HTTPS, host, self.rest],
+            Scheme::Whole => ["", "", self.rest],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, normal: &str, host: &str) {
+        let url = Url::parse(text).expect(text);
+        assert_eq!((url.as_str(), url.host()), (normal, host));
+        assert_eq!(url.tail().parts(url.host()).concat(), normal);
+        assert!(normal.bytes().all(|b| b.is_ascii_graphic()), "{normal}");
+    }
+
+    #[test]
+    fn one_host_whatever_case_port_scheme_user_or_dot() {
+        check("http://Example.COM", "http://example.com/", "example.com");
+        check("HTTPS://example.com:443/a", "https://example.com/a", "example.com");
+        check("http://example.com:8080/a?b#c", "http://example.com:8080/a?b", "example.com");
+        check("http://example.com./a", "http://example.com./a", "example.com");
+        check("http://u:p@example.com/a", "http://u:p@example.com/a", "example.com");
+        check("http://blåbær.no/å b", "http://xn--blbr-roah.no/%C3%A5%20b", "xn--blbr-roah.no");
+        check("http://[0:0::1]:81/", "http://[::1]:81/", "[::1]");
+        check("http://0x7f.1/", "http://127.0.0.1/", "127.0.0.1");
+    }
+
+    #[test]
+    fn a_user_named_like_the_host_is_no_host() {
+        check("http://example.com@example.com/", "http://example.com@example.com/", "example.com");
+        check("http://a.example:b@a.example/", "http://a.example:b@a.example/", "a.example");
+    }
+
+    #[test]
+    fn refusals_are_named() {
+        assert_eq!(Url::parse("ftp://a/"), Err(UrlError::Scheme));
+        assert_eq!(Url::parse("http://."), Err(url::ParseError::EmptyHost.into()));
+        assert!(matches!(Url::parse("/relative"), Err(UrlError::Syntax(_))));
+        assert_eq!(Url::parse(&format!("http://a/{}", "x".repeat(URL_MAX))), Err(UrlError::TooLong));
+        assert_eq!(Url::parse(&format!("http://a/{}", "å".repeat(URL_MAX / 3))), Err(UrlError::TooLong));
+        let long = format!("http://{}/", vec!["abcdefgh"; 32].join("."));
+        assert_eq!(Url::parse(&long), Err(UrlError::HostTooLong));
+    }
+}
