@@ -2,6 +2,10 @@
 //!
 //! Everything here is told the time and given answers; only the resolver does I/O.
 
+pub mod health;
+pub mod public;
+pub mod records;
+
 use crate::time::Duration;
 use std::net::IpAddr;
 
