@@ -2,6 +2,10 @@
 //!
 //! Everything here is told the time and given answers; only the resolver does I/O.
 
+mod public;
+
+pub use public::{is_public, normalised};
+
 use crate::time::Duration;
 use std::net::IpAddr;
 
