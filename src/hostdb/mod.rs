@@ -2,8 +2,10 @@
 //!
 //! Everything here is told the time and given answers; only the resolver does I/O.
 
+mod hosts_file;
 mod public;
 
+pub use hosts_file::{BAD_LINES_MAX, BadLine, HostsFile, HostsFileError, LineFault};
 pub use public::{is_public, normalised};
 
 use crate::time::Duration;
