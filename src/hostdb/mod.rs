@@ -2,11 +2,15 @@
 //!
 //! Everything here is told the time and given answers; only the resolver does I/O.
 
+mod answers;
 mod hosts_file;
+mod name_servers;
 mod public;
+mod resolver;
 
 pub use hosts_file::{BAD_LINES_MAX, BadLine, HostsFile, HostsFileError, LineFault};
 pub use public::{is_public, normalised};
+pub use resolver::{FIXED_TTL, Family, HOSTS_FILE_TTL, Resolver, ResolverConfig, ResolverError, Servers};
 
 use crate::time::Duration;
 use std::net::IpAddr;
