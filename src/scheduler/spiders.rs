@@ -62,10 +62,6 @@ impl Spiders {
         Some(spider)
     }
 
-    pub(super) fn get(&self, id: SpiderId) -> Option<&Spider> {
-        self.map.get(&id)
-    }
-
     pub(super) fn get_mut(&mut self, id: SpiderId) -> Option<&mut Spider> {
         self.map.get_mut(&id)
     }
