@@ -358,10 +358,9 @@ impl World {
                 ));
             }
             self.pump();
-            let deadline = self.scheduler.deadline().filter(|&deadline| deadline > self.now);
             let idle = self.lookups.is_empty() && self.unwritten.values().all(Vec::is_empty);
-            if let Some(deadline) = deadline.filter(|_| idle) {
-                self.now = deadline;
+            if let Some(deadline) = self.scheduler.deadline().filter(|_| idle) {
+                self.now = self.now.max(deadline);
                 self.scheduler.handle_timeout(self.now);
                 self.pump();
             }
