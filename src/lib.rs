@@ -17,3 +17,4 @@ pub mod ids;
 pub mod time;
 pub mod url;
 pub mod url_queue;
+pub mod wire;
