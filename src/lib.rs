@@ -14,6 +14,7 @@
 pub mod document;
 pub mod hostdb;
 pub mod ids;
+pub mod index;
 pub mod time;
 pub mod url;
 pub mod url_queue;

@@ -34,6 +34,7 @@ mod tests {
     use super::*;
     use crate::document::{DenyReason, End, FailReason, Outcome, Report};
     use crate::ids::DocId;
+    use crate::index::dialogue::FAULTY_MAX;
     use crate::url::UrlError;
     use std::collections::BTreeSet;
 
@@ -136,7 +137,7 @@ mod tests {
 
     #[test]
     fn the_limits_of_the_protocol_text_are_those_of_the_code() {
-        for limit in [line::LINE_MAX, crate::url::URL_MAX, line::INDEX_LINE_MAX] {
+        for limit in [line::LINE_MAX, crate::url::URL_MAX, line::INDEX_LINE_MAX, FAULTY_MAX] {
             assert!(PROTOCOL.contains(&limit.to_string()), "{limit}");
         }
     }
