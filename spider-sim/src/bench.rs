@@ -400,9 +400,10 @@ mod tests {
         let addr = listener.local_addr().unwrap();
         let server = std::thread::spawn(move || {
             let (mut stream, _) = listener.accept().unwrap();
+            stream.set_nodelay(true).unwrap();
             let mut dones = BufReader::new(stream.try_clone().unwrap()).lines();
             for n in 0..1000 {
-                writeln!(stream, "{n} {n} 127.0.0.1 http://a/{n}").unwrap();
+                stream.write_all(format!("{n} {n} 127.0.0.1 http://a/{n}\n").as_bytes()).unwrap();
                 assert_eq!(dones.next().unwrap().unwrap(), format!("{n} DONE"));
             }
         });

@@ -113,6 +113,9 @@ struct Fetch {
 #[derive(Clone, Copy, Debug)]
 struct Pull {
     keep: u32,
+    /// Asked for by GETs said.
+    said: u64,
+    /// Asked for by GETs that the driver has taken: no line can have used more.
     granted: u64,
     used: u64,
     /// Fetches that ended since the last GET.
@@ -188,8 +191,8 @@ impl Spider {
             self.say(format!("AUTH {token}\n").as_bytes());
         }
         if let Some(keep) = self.persona.profile.pull {
-            let granted = u64::from(keep);
-            self.pull = Some(Pull { keep, granted, used: 0, owed: 0, strict_from: now + PULL_GRACE });
+            let (said, strict_from) = (u64::from(keep), now + PULL_GRACE);
+            self.pull = Some(Pull { keep, said, granted: 0, used: 0, owed: 0, strict_from });
             self.say(format!("GET {keep}\n").as_bytes());
         }
         if self.chance(self.persona.profile.late) {
@@ -246,6 +249,9 @@ impl Spider {
     /// The next bytes to write, in a write of their own.
     #[must_use]
     pub fn poll_output(&mut self) -> Option<Vec<u8>> {
+        if let Some(pull) = &mut self.pull {
+            pull.granted = pull.said;
+        }
         // An empty chunk only marks where a dribbled line ends.
         while self.output.front().is_some_and(Vec::is_empty) {
             self.output.pop_front();
@@ -495,7 +501,7 @@ impl Spider {
             return;
         }
         let owed = std::mem::take(&mut pull.owed);
-        pull.granted += u64::from(owed);
+        pull.said += u64::from(owed);
         self.say(format!("GET {owed}\n").as_bytes());
     }
 

@@ -66,10 +66,10 @@ fn sizes(hosts: u32, urls: u32) -> Vec<u32> {
         if total(&of_scale(middle)) > u64::from(urls) { high = middle } else { low = middle }
     }
     let mut sizes = of_scale(low);
-    let mut left = u64::from(urls).saturating_sub(total(&sizes));
-    for size in sizes.iter_mut().rev().cycle().take(left as usize) {
-        *size += 1;
-        left -= 1;
+    let left = u64::from(urls).saturating_sub(total(&sizes));
+    let smallest_first = (0..sizes.len()).rev().cycle();
+    for host in smallest_first.take(left as usize) {
+        sizes[host] += 1;
     }
     sizes
 }
