@@ -21,9 +21,11 @@
 
 mod docs;
 mod gate;
+mod limits;
 
 pub use crate::violation::{GateKey, Violation};
 pub use gate::{GateLimit, Rest};
+pub use limits::{Extremes, Kind, Limits, Slack};
 
 use crate::event::{Event, Sent, is_final};
 use docs::{Docs, Fate};
@@ -36,60 +38,6 @@ use urlserver::time::{Duration, Instant, micros_rounded_up};
 
 /// Violations kept as values; more are only counted.
 pub const VIOLATIONS_KEPT: usize = 1000;
-
-/// What the server was told to keep.
-#[derive(Clone, PartialEq, Debug)]
-pub struct Limits {
-    /// For one host.
-    pub host: GateLimit,
-    /// For one address.
-    pub ip: GateLimit,
-    /// After this long without a status a URL is taken back.
-    pub status_timeout: Duration,
-    /// After this long it is, whatever status came.
-    pub lease_max: Option<Duration>,
-    /// Most sends of a document; `None` = for ever.
-    pub max_attempts: Option<u32>,
-    /// Rest of a host after a DONE.
-    pub rest: Rest,
-}
-
-/// How far observation may lag behind what it observes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Slack {
-    /// Between the server's decision to send and the bytes at our socket, and the other way.
-    pub jitter: Duration,
-    /// Until what was written is certainly read, and an end of a connection certainly noticed.
-    pub settle: Duration,
-}
-
-impl Slack {
-    /// Virtual time: what is written is read in the same instant.
-    pub const NONE: Slack = Slack { jitter: Duration::ZERO, settle: Duration::ZERO };
-    /// Loopback and good networks. The jitter is not that of our reading (see [`Sent::since`]) but of the
-    /// server between decision and write: a few scheduler ticks of a busy machine.
-    pub const TCP: Slack = Slack { jitter: Duration::from_millis(20), settle: Duration::from_secs(1) };
-}
-
-/// The kinds of gate, as indices of [`Auditor::extremes`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Kind {
-    /// Hosts.
-    Host = 0,
-    /// Addresses.
-    Ip = 1,
-    /// Aliases and groups.
-    Group = 2,
-}
-
-/// The nearest that any gate of a kind came to its limits.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Extremes {
-    /// Smallest gap between two sends, as the longest it can have been.
-    pub smallest_gap: Option<Duration>,
-    /// Most in flight at once.
-    pub most_in_flight: u32,
-}
 
 /// A send in flight, as far as one can tell.
 #[derive(Debug)]
@@ -287,7 +235,7 @@ impl Auditor {
         let broken_hold = gate.broken_hold(window, jitter);
         let seen = gate.handle_sent(window);
         if let Some(seen) = seen {
-            let smallest = &mut self.extremes[kind(key) as usize].smallest_gap;
+            let smallest = &mut self.extremes[Kind::of(key) as usize].smallest_gap;
             *smallest = Some(smallest.map_or(seen, |s| s.min(seen)));
             if seen + jitter < allowed {
                 self.record(Violation::TooSoon { at, gate: key.clone(), doc, seen, allowed });
@@ -329,7 +277,7 @@ impl Auditor {
             let gate = self.gates.entry(key.clone()).or_default();
             gate.in_flight += 1;
             let in_flight = gate.in_flight;
-            let most = &mut self.extremes[kind(key) as usize].most_in_flight;
+            let most = &mut self.extremes[Kind::of(key) as usize].most_in_flight;
             *most = (*most).max(in_flight);
             if let Some(limit) = limit.filter(|&limit| in_flight > limit) {
                 let others = self.spiders_at(key);
@@ -401,15 +349,15 @@ impl Auditor {
     fn hold(&mut self, at: Instant, live: &Live, done: Done) {
         let rest = self.limits.rest.after(at.since(live.read_at));
         let retry_after = done.retry_after.filter(|_| matches!(done.outcome, Outcome::Status(429 | 503)));
-        let grouped = live.gates.iter().any(|key| kind(key) == Kind::Group);
+        let grouped = live.gates.iter().any(|key| Kind::of(key) == Kind::Group);
         for key in &live.gates {
             let Some(gate) = self.gates.get_mut(key) else { continue };
-            let held = match kind(key) {
+            let held = match Kind::of(key) {
                 Kind::Host => !grouped,
                 Kind::Ip => false,
                 Kind::Group => true,
             };
-            if kind(key) == Kind::Host {
+            if Kind::of(key) == Kind::Host {
                 gate.hold(at, at + rest);
             }
             if let Some(wait) = retry_after.filter(|_| held) {
@@ -510,14 +458,6 @@ impl Auditor {
 
 /// Below this many entries nothing is swept.
 const SWEEP_FROM: usize = 1024;
-
-fn kind(key: &GateKey) -> Kind {
-    match key {
-        GateKey::Host(_) => Kind::Host,
-        GateKey::Ip(_) => Kind::Ip,
-        GateKey::Group(_) => Kind::Group,
-    }
-}
 
 fn earlier(at: Instant, by: Duration) -> Instant {
     Instant::from_micros(at.as_micros().saturating_sub(micros_rounded_up(by)))

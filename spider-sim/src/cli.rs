@@ -25,7 +25,7 @@ pub struct Cli {
 #[derive(Subcommand, Debug)]
 enum Command {
     /// Spiders over TCP, audited (what happens without a command, too)
-    Run(RunArgs),
+    Run(Box<RunArgs>),
     /// Measure a server binary: URLs per second, CPU and RAM per URL
     Bench(BenchArgs),
 }
@@ -134,10 +134,11 @@ fn count(text: &str) -> Result<Count, String> {
 /// Sends per second, as the gap between two.
 fn rate(text: &str) -> Result<Duration, String> {
     let per_sec: f64 = text.parse().map_err(|_| "a number, or inf")?;
-    if !(per_sec > 0.0) {
-        return Err("a number above 0, or inf".into());
+    if per_sec > 0.0 {
+        Ok(Duration::try_from_secs_f64(1.0 / per_sec).unwrap_or(Duration::MAX))
+    } else {
+        Err("a number above 0, or inf".into())
     }
-    Ok(Duration::try_from_secs_f64(1.0 / per_sec).unwrap_or(Duration::MAX))
 }
 
 /// Seconds as a number, or with a unit.

@@ -5,21 +5,27 @@
 //! what it saw ([`Spider::poll_event`], for the auditor), each until there is no more; then it sleeps until
 //! [`Spider::deadline`] or news. Same seed and same input: same bytes.
 
+mod counts;
+mod incoming;
+mod pull;
+
+pub use counts::Counts;
+
 use crate::event::{Event, Sent};
-use crate::line::{self, LINE_MAX, Line, Work};
+use crate::line::{self, Line, Work};
 use crate::profile::Profile;
 use crate::speech::{self, Dialect};
 use crate::violation::Violation;
+use incoming::{Incoming, Piece};
+use pull::Pull;
 use std::cmp::Reverse;
-use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use urlserver::document::Done;
 use urlserver::ids::{DocId, TransId};
 use urlserver::time::{Duration, Instant};
 
 /// An ERROR that has not come after this long will not come.
 pub const ERROR_PATIENCE: Duration = Duration::from_secs(10);
-/// Lines read this soon after the first GET may have been written before the server read it.
-const PULL_GRACE: Duration = Duration::from_secs(1);
 /// Sends remembered after their end, for repeated and late statuses.
 const ENDED_KEPT: usize = 256;
 /// Bad lines in a row that a spider dares: the server closes at 100.
@@ -53,37 +59,6 @@ pub enum Action {
     ResumeReading,
 }
 
-/// What a spider did, in numbers.
-#[derive(Clone, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
-    /// URLs received.
-    pub urls: u64,
-    /// DONEs said for them, the first ones.
-    pub dones: u64,
-    /// The same by the word said; `-` where none was.
-    pub outcomes: BTreeMap<String, u64>,
-    /// WORKINGs said.
-    pub workings: u64,
-    /// Statuses said that are stale: repeated, late, invented.
-    pub stale: u64,
-    /// ADDs said.
-    pub adds: u64,
-    /// Lines said that deserve an ERROR.
-    pub errors_provoked: u64,
-    /// ERRORs received.
-    pub errors_received: u64,
-    /// ERRORs that can no longer come: their connection is gone.
-    pub errors_excused: u64,
-    /// Connections made.
-    pub connections: u64,
-    /// Connections dropped by the spider.
-    pub crashes: u64,
-    /// URLs held for ever.
-    pub hangs: u64,
-    /// Times it stopped reading.
-    pub stalls: u64,
-}
-
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Link {
     Down,
@@ -109,20 +84,6 @@ struct Fetch {
     repeat: bool,
 }
 
-/// Credit of a connection in pull mode.
-#[derive(Clone, Copy, Debug)]
-struct Pull {
-    keep: u32,
-    /// Asked for by GETs said.
-    said: u64,
-    /// Asked for by GETs that the driver has taken: no line can have used more.
-    granted: u64,
-    used: u64,
-    /// Fetches that ended since the last GET.
-    owed: u32,
-    strict_from: Instant,
-}
-
 /// See the module.
 #[derive(Debug)]
 pub struct Spider {
@@ -137,11 +98,7 @@ pub struct Spider {
     ended: VecDeque<TransId>,
     /// Sent on the connection before, ended or lost.
     late: VecDeque<TransId>,
-    incoming: Vec<u8>,
-    /// No byte of `incoming` was written before.
-    incoming_since: Instant,
-    /// Inside a line that was too long.
-    skipping: bool,
+    incoming: Incoming,
     owed_errors: VecDeque<Instant>,
     bad_run: u32,
     pull: Option<Pull>,
@@ -164,9 +121,7 @@ impl Spider {
             fetches: HashMap::new(),
             ended: VecDeque::new(),
             late: VecDeque::new(),
-            incoming: Vec::new(),
-            incoming_since: Instant::ZERO,
-            skipping: false,
+            incoming: Incoming::default(),
             owed_errors: VecDeque::new(),
             bad_run: 0,
             pull: None,
@@ -191,8 +146,7 @@ impl Spider {
             self.say(format!("AUTH {token}\n").as_bytes());
         }
         if let Some(keep) = self.persona.profile.pull {
-            let (said, strict_from) = (u64::from(keep), now + PULL_GRACE);
-            self.pull = Some(Pull { keep, said, granted: 0, used: 0, owed: 0, strict_from });
+            self.pull = Some(Pull::new(now, keep));
             self.say(format!("GET {keep}\n").as_bytes());
         }
         if self.chance(self.persona.profile.late) {
@@ -219,20 +173,16 @@ impl Spider {
         if self.link != Link::Up {
             return;
         }
-        let mut since_of_first = if self.incoming.is_empty() { since } else { self.incoming_since };
         let mut rest = bytes;
-        while let Some(end) = rest.iter().position(|&b| b == b'\n') {
-            self.incoming.extend_from_slice(&rest[..end]);
-            rest = &rest[end + 1..];
-            let line = std::mem::take(&mut self.incoming);
-            self.handle_line(now, since_of_first, &line);
-            self.incoming = line;
-            self.incoming.clear();
-            since_of_first = since;
+        while let Some(piece) = self.incoming.poll_piece(since, &mut rest) {
+            match piece {
+                Piece::Line { since, line } => {
+                    self.handle_line(now, since, &line);
+                    self.incoming.recycle(line);
+                }
+                Piece::TooLong(line) => self.complain(now, &line, line::Fault::TooLong),
+            }
         }
-        self.incoming.extend_from_slice(rest);
-        self.incoming_since = since_of_first;
-        self.skip_overlong(now);
     }
 
     /// Time has passed.
@@ -250,7 +200,7 @@ impl Spider {
     #[must_use]
     pub fn poll_output(&mut self) -> Option<Vec<u8>> {
         if let Some(pull) = &mut self.pull {
-            pull.granted = pull.said;
+            pull.handle_taken();
         }
         // An empty chunk only marks where a dribbled line ends.
         while self.output.front().is_some_and(Vec::is_empty) {
@@ -292,9 +242,6 @@ impl Spider {
     }
 
     fn handle_line(&mut self, now: Instant, since: Instant, line: &[u8]) {
-        if std::mem::take(&mut self.skipping) {
-            return;
-        }
         match line::parse(line) {
             Ok(Line::Work(work)) => self.handle_work(now, since, work),
             Ok(Line::Error(reason)) => self.handle_error(now, reason),
@@ -381,7 +328,7 @@ impl Spider {
     fn finish(&mut self, now: Instant, trans: TransId) {
         let Some(fetch) = self.fetches.remove(&trans) else { return };
         self.events.push_back(Event::Done { at: now, trans, done: fetch.done });
-        self.count_done(fetch.done);
+        self.counts.count_done(fetch.done);
         let line = speech::done(trans, fetch.done, fetch.dialect);
         self.say(line.as_bytes());
         if fetch.repeat {
@@ -390,13 +337,6 @@ impl Spider {
         }
         self.remember_ended(trans);
         self.return_credit();
-    }
-
-    fn count_done(&mut self, done: Done) {
-        self.counts.dones += 1;
-        let word = done.outcome.to_string();
-        let word = if word.is_empty() { "-".to_owned() } else { word };
-        *self.counts.outcomes.entry(word).or_default() += 1;
     }
 
     fn work_on(&mut self, now: Instant, trans: TransId) {
@@ -441,8 +381,7 @@ impl Spider {
         self.owed_errors.clear();
         self.bad_run = 0;
         self.pull = None;
-        self.incoming.clear();
-        self.skipping = false;
+        self.incoming = Incoming::default();
         let delay = self.persona.profile.reconnect_max.mul_f64(self.rng.f64());
         self.schedule(now + delay, Task::Reconnect);
     }
@@ -470,39 +409,17 @@ impl Spider {
         self.events.push_back(Event::Broken(Violation::BadLine { at: now, line, fault }));
     }
 
-    fn skip_overlong(&mut self, now: Instant) {
-        if self.incoming.len() <= LINE_MAX {
-            return;
-        }
-        let line = std::mem::take(&mut self.incoming);
-        if !self.skipping {
-            self.complain(now, &line, line::Fault::TooLong);
-        }
-        self.skipping = true;
-    }
-
     fn use_credit(&mut self, now: Instant, since: Instant, doc: DocId) {
-        let Some(pull) = &mut self.pull else { return };
-        if since < pull.strict_from {
-            return;
-        }
-        pull.used += 1;
-        if pull.used > pull.granted {
-            let violation = Violation::BeyondCredit { at: now, doc, credit: pull.granted };
-            self.events.push_back(Event::Broken(violation));
+        if let Some(credit) = self.pull.as_mut().and_then(|pull| pull.handle_line(since)) {
+            self.events.push_back(Event::Broken(Violation::BeyondCredit { at: now, doc, credit }));
         }
     }
 
     /// One fetch less under way: ask for more, several at a time.
     fn return_credit(&mut self) {
-        let Some(pull) = &mut self.pull else { return };
-        pull.owed += 1;
-        if pull.owed < pull.keep.div_ceil(2) {
-            return;
+        if let Some(more) = self.pull.as_mut().and_then(Pull::handle_end) {
+            self.say(format!("GET {more}\n").as_bytes());
         }
-        let owed = std::mem::take(&mut pull.owed);
-        pull.said += u64::from(owed);
-        self.say(format!("GET {owed}\n").as_bytes());
     }
 
     /// Statuses of the connection before.

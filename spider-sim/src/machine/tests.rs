@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::*;
+use crate::line::LINE_MAX;
 use crate::profile::Latency;
 
 fn ms(ms: u64) -> Instant {
