@@ -86,7 +86,8 @@ struct Figures {
 /// Measures, and prints.
 pub fn run(args: &BenchArgs) -> anyhow::Result<ExitCode> {
     if args.urls < args.hosts || args.urls / 1000 > args.hosts {
-        bail!("--urls {}: at least one and at most 1000 per host expected", args.urls);
+        eprintln!("spider-sim: --urls {}: at least one and at most 1000 per host expected", args.urls);
+        return Ok(ExitCode::from(2));
     }
     let server = args.server.clone().map_or_else(beside, Ok)?;
     let workload = Workload::new(args.hosts, args.urls);

@@ -26,6 +26,8 @@ use urlserver::time::{Duration, Instant};
 
 /// An ERROR that has not come after this long will not come.
 pub const ERROR_PATIENCE: Duration = Duration::from_secs(10);
+/// WORKINGs do not come faster, whatever the persona says: time must pass between two.
+const WORKING_EVERY_MIN: Duration = Duration::from_millis(1);
 /// Sends remembered after their end, for repeated and late statuses.
 const ENDED_KEPT: usize = 256;
 /// Bad lines in a row that a spider dares: the server closes at 100.
@@ -341,10 +343,11 @@ impl Spider {
 
     fn work_on(&mut self, now: Instant, trans: TransId) {
         let Some(fetch) = self.fetches.get(&trans).copied() else { return };
+        let again = self.persona.working_every.max(WORKING_EVERY_MIN);
         self.counts.workings += 1;
         self.events.push_back(Event::Working { at: now, trans });
         self.say(speech::working(trans, fetch.dialect).as_bytes());
-        self.schedule(now + self.persona.working_every, Task::Working(trans));
+        self.schedule(now + again, Task::Working(trans));
     }
 
     fn resume_reading(&mut self, now: Instant) {

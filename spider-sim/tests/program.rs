@@ -77,6 +77,10 @@ fn bad_usage_is_2() {
         let output = spider_sim(args, server(GOOD));
         assert_eq!(output.status.code(), Some(2), "{args}: {output:?}");
     }
+    let bench = Command::new(env!("CARGO_BIN_EXE_spider-sim"))
+        .args(["bench", "--urls", "5", "--hosts", "9"])
+        .output();
+    assert_eq!(bench.unwrap().status.code(), Some(2));
 }
 
 #[test]
