@@ -4,7 +4,8 @@ use super::lists::List;
 use super::table::Table;
 use crate::hostdb::health::Health;
 use crate::ids::{GateId, IpId};
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 pub(super) struct Ip {
@@ -27,12 +28,14 @@ pub(super) struct Ip {
 #[derive(Default)]
 pub(super) struct Ips {
     pub(super) table: Table<IpId, Ip>,
-    by_address: HashMap<IpAddr, IpId>,
+    by_address: HashTable<IpId>,
+    hasher: DefaultHashBuilder,
 }
 
 impl Ips {
     pub(super) fn find(&self, address: IpAddr) -> Option<IpId> {
-        self.by_address.get(&address).copied()
+        let hash = self.hasher.hash_one(address);
+        self.by_address.find(hash, |&id| self.table[id].address == address).copied()
     }
 
     /// Adds an address that must not be there yet.
@@ -47,13 +50,17 @@ impl Ips {
             crowded: false,
             unwell: false,
         });
-        self.by_address.insert(address, id);
+        let Ips { table, by_address, hasher } = self;
+        by_address.insert_unique(hasher.hash_one(address), id, |&id| hasher.hash_one(table[id].address));
         id
     }
 
     pub(super) fn forget(&mut self, id: IpId) -> Ip {
         let ip = self.table.remove(id);
-        self.by_address.remove(&ip.address);
+        let hash = self.hasher.hash_one(ip.address);
+        if let Ok(entry) = self.by_address.find_entry(hash, |&other| other == id) {
+            entry.remove();
+        }
         ip
     }
 }
