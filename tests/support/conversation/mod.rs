@@ -13,6 +13,9 @@ use stage::Stage;
 use std::collections::VecDeque;
 use urlserver::time::Instant;
 
+/// Turns of the server in one moment; more is a loop.
+const TURNS_MAX: usize = 1000;
+
 /// What to do about lines that the server should say.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Mode {
@@ -81,18 +84,21 @@ impl Player {
         self.stage.check()
     }
 
-    /// The server's turn: clocks first, then whatever there is to say.
+    /// The server's turn: clocks first, then whatever there is to say, until there is nothing more to do now.
     fn listen(&mut self) -> Result<(), String> {
-        if std::mem::take(&mut self.clock_due) {
-            self.stage.handle_timeout();
+        for _ in 0..TURNS_MAX {
+            if std::mem::take(&mut self.clock_due) {
+                self.stage.handle_timeout();
+                self.stage.check()?;
+            }
+            self.said.extend(self.stage.speak());
             self.stage.check()?;
+            self.clock_due = self.stage.deadline().is_some_and(|deadline| deadline <= self.stage.now);
+            if !self.clock_due {
+                return Ok(());
+            }
         }
-        self.said.extend(self.stage.speak());
-        self.stage.check()?;
-        match self.stage.deadline().filter(|&deadline| deadline <= self.stage.now) {
-            Some(deadline) => Err(format!("what was due at {deadline:?} has not been done")),
-            None => Ok(()),
-        }
+        Err(format!("{}: the clock stands still", self.when()))
     }
 
     /// The text says that the server speaks.
