@@ -7,8 +7,8 @@ use crate::scheduler::{Config, GroupRule, IpRange, Pace, Rest};
 use crate::settings::{self, Alias, Group, HostPattern, IndexAt, Settings};
 use std::num::NonZeroU32;
 
-/// What the scheduler keeps to.
-pub(super) fn scheduler_config(settings: &Settings, seed: u64) -> Config {
+/// What the scheduler keeps to; `seed` is where its jitter comes from.
+pub fn scheduler_config(settings: &Settings, seed: u64) -> Config {
     Config {
         queue_count: settings.queue_count,
         queue_len: settings.queue_len,
