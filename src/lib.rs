@@ -11,9 +11,13 @@
 //! Beside the path: [`settings`], and the small words that all of them share: [`time`],
 //! [`ids`], [`url`], [`document`], [`url_queue`].
 
+pub mod cli;
 pub mod document;
 pub mod hostdb;
 pub mod ids;
+pub mod logs;
+pub mod scheduler;
+pub mod settings;
 pub mod time;
 pub mod url;
 pub mod url_queue;

@@ -2,6 +2,18 @@
 //!
 //! Everything here is told the time and given answers; only the resolver does I/O.
 
+mod answers;
+pub mod health;
+mod hosts_file;
+mod name_servers;
+mod public;
+pub mod records;
+mod resolver;
+
+pub use hosts_file::{BAD_LINES_MAX, BadLine, HostsFile, HostsFileError, LineFault};
+pub use public::{is_public, normalised};
+pub use resolver::{FIXED_TTL, Family, HOSTS_FILE_TTL, Resolver, ResolverConfig, ResolverError, Servers};
+
 use crate::time::Duration;
 use std::net::IpAddr;
 

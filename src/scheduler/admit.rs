@@ -1,0 +1,88 @@
+//! Candidates come in.
+
+use super::Scheduler;
+use super::gates::GateOwner;
+use super::leases::LeaseState;
+use super::names::literal;
+use crate::document::{Candidate, End, FailReason, Report};
+use crate::hostdb::records::Record;
+use crate::ids::HostId;
+use crate::time::{Duration, Instant};
+
+/// What became of a candidate.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[must_use]
+pub enum Admission {
+    /// It is pending now, and gets exactly one report.
+    Pending,
+    /// A document of this id is pending already; this one gets no report of its own.
+    Duplicate,
+    /// Far too many of its host are pending, which the index was told: it is reported at once.
+    Refused,
+}
+
+/// Documents that are kept for a full host beyond its slot. An index that listens never gets near.
+const OVERFLOW_MAX: usize = 100_000;
+
+impl Scheduler {
+    /// A document that the index would like to have fetched.
+    pub fn handle_candidate(&mut self, now: Instant, candidate: &Candidate) -> Admission {
+        if let Some(docs) = &mut self.pending_docs
+            && !docs.insert(candidate.doc)
+        {
+            self.counters.duplicates += 1;
+            return Admission::Duplicate;
+        }
+        let name = candidate.url.host();
+        let host = self.host_named(name);
+        if !self.hosts[host].full {
+            self.demand.handle_usable();
+        } else if self.hosts[host].pending() >= self.config.queue_len as usize + OVERFLOW_MAX {
+            return self.refuse(candidate);
+        }
+        self.queue(now, host, candidate);
+        self.add_pending(host);
+        let unknown = self.hosts[host].record == Record::Unknown;
+        if let Some(address) = candidate.ip.or_else(|| literal(name).filter(|_| unknown)) {
+            self.handle_given_address(now, host, address);
+        }
+        self.look_at(now, host);
+        Admission::Pending
+    }
+
+    fn refuse(&mut self, candidate: &Candidate) -> Admission {
+        if let Some(docs) = &mut self.pending_docs {
+            docs.remove(&candidate.doc);
+        }
+        self.counters.failed += 1;
+        let end = End::Failed(FailReason::Surplus);
+        self.reports.push_back(Report { doc: candidate.doc, end });
+        Admission::Refused
+    }
+
+    fn host_named(&mut self, name: &str) -> HostId {
+        if let Some(host) = self.hosts.find(name) {
+            return host;
+        }
+        let gate = self.gates.add(GateOwner::Host(HostId(0)), self.config.host);
+        let alias = self.aliases.of(name, None).map(|number| self.alias_gates[number as usize]);
+        let host = self.hosts.add(name, gate, alias);
+        self.gates[gate].owner = GateOwner::Host(host);
+        self.place_links.push_back(&mut self.idle, host);
+        self.idle_hosts += 1;
+        host
+    }
+
+    fn queue(&mut self, now: Instant, host: HostId, candidate: &Candidate) {
+        if candidate.wait == Duration::ZERO {
+            self.store.push(&mut self.hosts[host].urls, candidate.doc, candidate.url.tail());
+            return;
+        }
+        let mut url = self.leases.buffer();
+        url.set(candidate.doc, candidate.url.tail());
+        let lease = self.leases.add(host, url);
+        self.leases[lease].state = LeaseState::Waiting;
+        self.leases.waits.set(lease, now + candidate.wait);
+        self.hosts[host].leases += 1;
+    }
+}

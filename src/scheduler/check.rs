@@ -1,0 +1,202 @@
+//! The laws: what must hold after every call. Numbered, written once, and run by the tests and by the
+//! simulator after every step. Walks everything: not for a running server.
+
+use super::Scheduler;
+use super::gates::Closed;
+use super::hosts::{Place, Question};
+use super::leases::LeaseState;
+use super::slots::Wait;
+use crate::ids::{GateId, HostId, IpId, LeaseId, SlotId};
+use crate::time::Instant;
+use hashbrown::{HashMap, HashSet};
+
+/// Returns from the check with a law and the facts that broke it.
+macro_rules! law {
+    ($law:literal, $holds:expr, $($facts:tt)*) => {
+        if !$holds {
+            return Err(format!("{} is broken: {}", $law, format_args!($($facts)*)));
+        }
+    };
+}
+
+impl Scheduler {
+    /// Checks all laws; the error names the law and the facts.
+    ///
+    /// - L1: a gate counts exactly the leases that passed it, and no more than its limit unless the limit
+    ///   was lowered under them.
+    /// - L2: every pending document is in one place: its host's queue or one lease; all counts agree.
+    /// - L3: a slot has one host and a host at most one slot; a host has as many used cells as sends in flight.
+    /// - L4: a slot waits in exactly one place, and a parked slot has a reason to be parked.
+    /// - L5: no wake-up is lost: a gate with waiters is closed with its timer set if it opens by time, or has
+    ///   woken someone.
+    /// - L6: written leases, and only they, are on both clocks, in order.
+    /// - L7: no slot is free while a host waits for one.
+    /// - L8: a spider counts exactly the leases that are with it.
+    /// - L9: an address knows its hosts and what is pending for them; the reject lists agree.
+    /// - L10: a host with work and without an address is being asked for, or is on its way out.
+    pub fn check(&self, now: Instant) -> Result<(), String> {
+        self.check_gates(now)?;
+        self.check_hosts()?;
+        self.check_slots()?;
+        self.check_clocks()?;
+        self.check_spiders()?;
+        self.check_addresses()
+    }
+
+    fn check_gates(&self, now: Instant) -> Result<(), String> {
+        let mut passed: HashMap<GateId, u32> = HashMap::new();
+        for flight in self.leases.table.iter().filter_map(|(_, lease)| lease.flight()) {
+            flight.gates.iter().for_each(|gate| *passed.entry(gate).or_default() += 1);
+        }
+        let woken: HashSet<GateId> = self.slots.iter().filter_map(|(_, slot)| slot.woken_by).collect();
+        for (id, gate) in self.gates.table.iter() {
+            let count = passed.get(&id).copied().unwrap_or(0);
+            law!("L1", gate.in_flight == count, "{id:?} counts {}, {count} hold it", gate.in_flight);
+            law!("L1", gate.suspect || count <= gate.limit(), "{id:?} lets {count} pass");
+            law!("L5", gate.woken == woken.contains(&id), "{id:?} woken: {}", gate.woken);
+            if gate.waiters.is_empty() {
+                continue;
+            }
+            match gate.closed(now) {
+                None => law!("L5", gate.woken || self.timer_is_due(now, id), "{id:?} is open and sleeps"),
+                Some(Closed::Until(at, _)) if at != Instant::FAR => {
+                    let timer = self.gates.timers.at(id);
+                    law!("L5", timer.is_some_and(|t| t <= at), "{id:?} opens at {at:?}, timer {timer:?}");
+                }
+                Some(Closed::Until(..) | Closed::Full | Closed::Writing) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn timer_is_due(&self, now: Instant, gate: GateId) -> bool {
+        self.gates.timers.at(gate).is_some_and(|at| at <= now)
+    }
+
+    fn check_hosts(&self) -> Result<(), String> {
+        let mut leases: HashMap<HostId, (u32, u32)> = HashMap::new();
+        for (_, lease) in self.leases.table.iter() {
+            let count = leases.entry(lease.host).or_default();
+            count.0 += 1;
+            count.1 += u32::from(lease.flight().is_some());
+        }
+        let (mut pending, mut in_slots, mut idle, mut leftover) = (0, 0, 0, 0);
+        for (id, host) in self.hosts.table.iter() {
+            let counted = leases.get(&id).copied().unwrap_or((0, 0));
+            law!("L2", (host.leases, host.in_flight) == counted, "{id:?} has {counted:?} leases");
+            pending += host.pending() as u64;
+            match host.place {
+                Place::Idle => idle += 1,
+                Place::Leftover => leftover += 1,
+                Place::Benched => law!("L3", host.in_flight == 0, "{id:?} is benched in flight"),
+                Place::Slot(slot) => {
+                    in_slots += self.share_in_slot(id);
+                    law!("L3", self.slots[slot].host == Some(id), "{id:?} is not in {slot:?}");
+                    let used = self.slots.used_cells(slot) as u32;
+                    law!("L3", used == host.in_flight, "{slot:?} uses {used} cells");
+                }
+            }
+            law!("L2", (host.place == Place::Idle) == (host.pending() == 0), "{id:?} at {:?}", host.place);
+            law!("L9", host.full == (host.pending() >= self.config.queue_len as usize), "{id:?} full");
+            let hopeless = host.ip.is_none() && host.place != Place::Idle && host.has_sendable();
+            law!(
+                "L10",
+                !hopeless || host.draining || host.question != Question::No,
+                "{id:?} is not asked for"
+            );
+        }
+        law!("L2", (pending, in_slots) == (self.pending, self.in_slots), "counted {pending}, {in_slots}");
+        let lists = (self.idle_hosts, self.leftover_hosts);
+        law!("L2", (idle, leftover) == lists, "{idle} idle, {leftover} in the leftover");
+        let docs = self.pending_docs.as_ref().map(|docs| docs.len() as u64);
+        law!("L2", docs.is_none_or(|docs| docs == pending), "{docs:?} ids for {pending} documents");
+        let waits = !self.leftover.is_empty() && self.slots.free_count() > 0;
+        law!("L7", !waits, "a slot is free while hosts wait");
+        Ok(())
+    }
+
+    fn check_slots(&self) -> Result<(), String> {
+        let mut seen: HashSet<SlotId> = HashSet::new();
+        let lines = self.gates.table.iter().map(|(id, gate)| (Wait::Gate(id), &gate.waiters));
+        for (wait, list) in lines.chain([(Wait::Ready, &self.slots.ready)]) {
+            for slot in self.slots.line(list) {
+                law!("L4", seen.insert(slot), "{slot:?} waits twice");
+                law!("L4", self.slots[slot].wait == wait, "{slot:?} does not wait at {wait:?}");
+            }
+        }
+        for (id, slot) in self.slots.iter() {
+            law!("L4", seen.contains(&id) == (slot.wait != Wait::Parked), "{id:?} at {:?}", slot.wait);
+            let Some(host) = slot.host else {
+                law!("L4", slot.wait == Wait::Parked, "free {id:?} waits");
+                continue;
+            };
+            let entry = &self.hosts[host];
+            law!("L3", entry.place == Place::Slot(id), "{id:?} has {host:?} at {:?}", entry.place);
+            let reason = !entry.has_sendable() || entry.draining || entry.question != Question::No;
+            law!("L4", slot.wait != Wait::Parked || reason, "{id:?} is parked for nothing");
+            law!("L4", slot.woken_by.is_none() || slot.wait == Wait::Ready, "{id:?} woken, not ready");
+        }
+        Ok(())
+    }
+
+    fn check_clocks(&self) -> Result<(), String> {
+        let by_status: Vec<LeaseId> = self.leases.status_links.iter(&self.leases.by_status).collect();
+        let by_age: Vec<LeaseId> = self.leases.age_links.iter(&self.leases.by_age).collect();
+        let clocks = |id: &LeaseId| match self.leases[*id].state {
+            LeaseState::Written { at, status, .. } => Some((at, status)),
+            LeaseState::Waiting | LeaseState::Front | LeaseState::Unwritten(_) => None,
+        };
+        let statuses: Vec<_> = by_status.iter().filter_map(clocks).map(|(_, status)| status).collect();
+        let ages: Vec<_> = by_age.iter().filter_map(clocks).map(|(at, _)| at).collect();
+        law!("L6", statuses.is_sorted() && ages.is_sorted(), "out of order");
+        let all = self.leases.table.iter().filter(|(id, _)| clocks(id).is_some()).count();
+        let lens = (by_status.len(), by_age.len(), statuses.len(), ages.len());
+        law!("L6", lens == (all, all, all, all), "{all} written, {lens:?} on the clocks");
+        for (id, lease) in self.leases.table.iter() {
+            let waits = matches!(lease.state, LeaseState::Waiting);
+            law!("L6", waits == self.leases.waits.at(id).is_some(), "{id:?} {:?}", lease.state);
+        }
+        Ok(())
+    }
+
+    fn check_spiders(&self) -> Result<(), String> {
+        let mut total = 0;
+        for (id, spider) in self.spiders.iter() {
+            let sends: Vec<LeaseId> = self.leases.links.iter(&spider.sends).collect();
+            law!("L8", sends.len() == spider.in_flight as usize, "{id:?} has {}", sends.len());
+            let its_own = |lease: &&LeaseId| self.leases[**lease].flight().is_some_and(|f| f.spider == id);
+            law!("L8", sends.iter().filter(its_own).count() == sends.len(), "{id:?} has another's");
+            let unwritten = |lease: &&LeaseId| matches!(self.leases[**lease].state, LeaseState::Unwritten(_));
+            let first = sends.iter().find(unwritten).copied();
+            law!("L8", spider.first_unwritten == first, "{id:?} first unwritten");
+            let hosts = self.slots.iter().filter(|(_, slot)| slot.spider == Some(id)).count();
+            law!("L8", spider.hosts as usize == hosts, "{id:?} has {hosts} hosts, not {}", spider.hosts);
+            total += u64::from(spider.in_flight);
+        }
+        law!("L8", total == self.in_flight, "{total} in flight, counted {}", self.in_flight);
+        Ok(())
+    }
+
+    fn check_addresses(&self) -> Result<(), String> {
+        let mut pending: HashMap<IpId, u64> = HashMap::new();
+        let mut records: HashMap<IpId, u32> = HashMap::new();
+        for (_, host) in self.hosts.table.iter() {
+            if let Some(ip) = host.ip {
+                *pending.entry(ip).or_default() += host.pending() as u64;
+            }
+            host.record.addresses().iter().for_each(|&ip| *records.entry(ip).or_default() += 1);
+        }
+        for (id, ip) in self.ips.table.iter() {
+            let expected = pending.get(&id).copied().unwrap_or(0);
+            law!("L9", ip.pending == expected, "{} counts {}, not {expected}", ip.address, ip.pending);
+            let named = records.get(&id).copied().unwrap_or(0);
+            law!("L9", ip.records == named, "{} is in {named} records", ip.address);
+            for host in self.ip_links.iter(&ip.hosts) {
+                law!("L9", self.hosts[host].ip == Some(id), "{host:?} is not on {}", ip.address);
+            }
+            let max = u64::from(self.config.ip_max_urls);
+            law!("L9", ip.crowded == (max > 0 && ip.pending > max), "{} crowded", ip.address);
+        }
+        Ok(())
+    }
+}

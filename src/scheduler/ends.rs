@@ -1,0 +1,147 @@
+//! How documents end, or wait to be sent again.
+
+use super::leases::LeaseState;
+use super::status::doubled;
+use super::{Rest, Scheduler};
+use crate::document::{DenyReason, End, FailReason, Report};
+use crate::hostdb::records::{Advice, Record};
+use crate::ids::{DocId, GateId, HostId, LeaseId};
+use crate::time::{Duration, Instant};
+
+/// Longest wait before a retry, unless `retry_delay` is longer.
+const RETRY_DELAY_MAX: Duration = Duration::from_secs(3600);
+
+impl Scheduler {
+    /// The next document that has ended. Documents of hosts that do not exist end one at a time, so that a
+    /// host with a million of them stalls nobody.
+    #[must_use]
+    pub fn poll_report(&mut self, now: Instant) -> Option<Report> {
+        if self.reports.is_empty() {
+            self.drain_one(now);
+        }
+        self.reports.pop_front()
+    }
+
+    /// Ends a lease that is in no list.
+    pub(super) fn finish(&mut self, now: Instant, lease: LeaseId, end: End) {
+        let (host, doc) = (self.leases[lease].host, self.leases[lease].url.doc);
+        self.leases.forget(lease);
+        self.hosts[host].leases -= 1;
+        self.report(host, doc, end);
+        self.look_at(now, host);
+    }
+
+    fn report(&mut self, host: HostId, doc: DocId, end: End) {
+        self.drop_pending(host);
+        if let Some(docs) = &mut self.pending_docs {
+            docs.remove(&doc);
+        }
+        match end {
+            End::Done(_) => self.counters.done += 1,
+            End::Failed(_) => self.counters.failed += 1,
+            End::Denied(_) => self.counters.denied += 1,
+        }
+        self.reports.push_back(Report { doc, end });
+    }
+
+    /// Sends a document again after a while, unless it has had its chances.
+    pub(super) fn retry(&mut self, now: Instant, lease: LeaseId, reason: FailReason) {
+        let attempts = self.leases[lease].attempts;
+        if self.has_had_its_chances(attempts) {
+            return self.finish(now, lease, End::Failed(reason));
+        }
+        self.counters.retried += 1;
+        let due = now + doubled(self.config.retry_delay, attempts.saturating_sub(1), RETRY_DELAY_MAX);
+        let host = self.leases[lease].host;
+        self.leases[lease].state = LeaseState::Waiting;
+        self.leases.waits.set(lease, due);
+        if !self.hosts[host].has_sendable() {
+            self.stop_waiting(now, host);
+            self.bench(now, host, due);
+            self.fill_slots(now);
+        }
+        self.look_at(now, host);
+    }
+
+    /// Puts a document whose spider was lost at the head of its host, unless it has had its chances.
+    pub(super) fn send_again(&mut self, now: Instant, lease: LeaseId) {
+        let Scheduler { leases, .. } = self;
+        let (attempts, lost) = (leases[lease].attempts, leases[lease].lost);
+        if self.has_had_its_chances(attempts) && attempts > 0 {
+            let reason = if lost == attempts { FailReason::Poison } else { FailReason::ConnectionLost };
+            return self.finish(now, lease, End::Failed(reason));
+        }
+        self.counters.retried += u64::from(attempts > 0);
+        self.go_first(now, lease);
+    }
+
+    /// A document's wait is over.
+    pub(super) fn end_wait(&mut self, now: Instant, lease: LeaseId) {
+        self.go_first(now, lease);
+    }
+
+    fn go_first(&mut self, now: Instant, lease: LeaseId) {
+        let host = self.leases[lease].host;
+        self.leases[lease].state = LeaseState::Front;
+        self.leases.links.push_back(&mut self.hosts[host].front, lease);
+        self.unbench(now, host);
+        self.look_at(now, host);
+    }
+
+    fn has_had_its_chances(&self, attempts: u32) -> bool {
+        self.config.max_attempts > 0 && attempts >= self.config.max_attempts
+    }
+
+    /// The spider's own look-up failed: ask again before the next send.
+    pub(super) fn distrust_name(&mut self, now: Instant, host: HostId) {
+        if let Record::Known { expires, .. } = &mut self.hosts[host].record
+            && *expires != Instant::FAR
+        {
+            *expires = now;
+        }
+    }
+
+    /// The rule by which an alias or group rests.
+    pub(super) fn rest_rule(&self, gate: GateId) -> Option<Rest> {
+        let alias = self.alias_gates.iter().position(|&other| other == gate);
+        let group = || self.group_gates.iter().position(|&other| other == gate);
+        match alias {
+            Some(number) => self.config.aliases[number].rest,
+            None => group().and_then(|number| self.config.groups[number].rest),
+        }
+    }
+
+    /// All that is pending for `host` is to end without being sent, but for what is in flight.
+    pub(super) fn start_draining(&mut self, now: Instant, host: HostId) {
+        if self.hosts[host].draining || !self.hosts[host].has_sendable() {
+            return;
+        }
+        self.withdraw_question(host);
+        self.hosts[host].draining = true;
+        self.errand_links.push_back(&mut self.draining, host);
+        self.stop_waiting(now, host);
+    }
+
+    /// Ends one document of a host without an address.
+    fn drain_one(&mut self, now: Instant) {
+        let Some(host) = self.errand_links.pop_front(&mut self.draining) else { return };
+        let entry = &self.hosts[host];
+        let end = match entry.record.advice(now, &self.config.ttl, false) {
+            Advice::Fail => Some(End::Failed(FailReason::Dns)),
+            Advice::Deny => Some(End::Denied(DenyReason::PrivateAddress)),
+            Advice::Use | Advice::UseAndRefresh | Advice::Ask => None,
+        };
+        let Some(end) = end.filter(|_| entry.has_sendable()) else {
+            self.hosts[host].draining = false;
+            return self.look_at(now, host);
+        };
+        self.errand_links.push_front(&mut self.draining, host);
+        if let Some(lease) = self.leases.links.pop_front(&mut self.hosts[host].front) {
+            return self.finish(now, lease, end);
+        }
+        let mut url = self.leases.buffer();
+        self.store.pop(&mut self.hosts[host].urls, &mut url);
+        self.report(host, url.doc, end);
+        self.look_at(now, host);
+    }
+}

@@ -1,0 +1,327 @@
+//! Gates: the one mechanism of politeness.
+//!
+//! A gate is a clock and a counter, of a host, an address, an alias or a group. A send must pass all
+//! gates that apply to it, or none. A slot that is stopped waits at the first closed gate; a gate that
+//! opens wakes one waiter, and when that one has sent or was stopped elsewhere, the next.
+//!
+//! A gate knows nothing of what is queued behind it, and outlives it: it is forgotten only when it owes
+//! nothing any more.
+
+use super::lists::List;
+use super::table::Table;
+use super::timers::Timers;
+use crate::ids::{GateId, HostId, IpId};
+use crate::time::{Duration, Instant, micros_rounded_up};
+
+/// Strikes, and an address that has failed, are forgotten this long after a hold has ended.
+const QUIET: Duration = Duration::from_secs(600);
+
+/// How often something may be asked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pace {
+    /// Most sends in flight; `u32::MAX` is no limit.
+    pub concurrent: u32,
+    /// Least time from one send to the next.
+    pub gap: Duration,
+}
+
+impl Pace {
+    /// No limit at all.
+    pub const FREE: Pace = Pace { concurrent: u32::MAX, gap: Duration::ZERO };
+}
+
+/// Whose gate it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum GateOwner {
+    /// One host.
+    Host(HostId),
+    /// One address, for all hosts on it.
+    Ip(IpId),
+    /// A group or alias of the settings, by its place there.
+    Group(u32),
+}
+
+pub(super) struct Gate {
+    pub(super) owner: GateOwner,
+    concurrent: u32,
+    pub(super) in_flight: u32,
+    gap_micros: u64,
+    /// The gap is kept from here on; `FAR` from the decision to send until the line is written.
+    opens_at: Instant,
+    /// The rest after a fetch.
+    rests_until: Instant,
+    /// Told to stay away: 429, 503, an address that is down, an operator.
+    held_until: Instant,
+    /// When the hold was last raised, so that a burst of refusals raises it once.
+    held_since: Instant,
+    /// Refusals without a success or a long quiet between them.
+    strikes: u8,
+    /// The rest after the last fetch that went well: quick errors do not shorten it.
+    usual_rest_micros: u32,
+    /// One at a time, whatever the pace allows: the address has failed and is being tried.
+    pub(super) suspect: bool,
+    /// A waiter was woken and has not decided yet.
+    pub(super) woken: bool,
+    pub(super) waiters: List,
+}
+
+/// Why a gate is closed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Closed {
+    /// As many in flight as allowed: opens with the end of one.
+    Full,
+    /// A line for it is on its way to the socket; the gap counts from there.
+    Writing,
+    /// Opens by time.
+    Until(Instant, Why),
+}
+
+/// What a gate waits for that opens by time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Why {
+    /// The gap since the last send.
+    Gap,
+    /// The rest after the last fetch.
+    Rest,
+    /// A hold: 429 or 503, or the address is down.
+    Hold,
+}
+
+impl Gate {
+    pub(super) fn new(owner: GateOwner, pace: Pace) -> Gate {
+        Gate {
+            owner,
+            concurrent: pace.concurrent,
+            in_flight: 0,
+            gap_micros: micros_rounded_up(pace.gap),
+            opens_at: Instant::ZERO,
+            rests_until: Instant::ZERO,
+            held_until: Instant::ZERO,
+            held_since: Instant::ZERO,
+            strikes: 0,
+            usual_rest_micros: 0,
+            suspect: false,
+            woken: false,
+            waiters: List::default(),
+        }
+    }
+
+    pub(super) fn limit(&self) -> u32 {
+        if self.suspect { 1 } else { self.concurrent }
+    }
+
+    fn gap(&self) -> Duration {
+        Duration::from_micros(self.gap_micros)
+    }
+
+    pub(super) fn closed(&self, now: Instant) -> Option<Closed> {
+        if self.in_flight >= self.limit() {
+            return Some(Closed::Full);
+        }
+        if self.opens_at == Instant::FAR {
+            return Some(Closed::Writing);
+        }
+        let (until, why) =
+            [(self.opens_at, Why::Gap), (self.rests_until, Why::Rest), (self.held_until, Why::Hold)]
+                .into_iter()
+                .max_by_key(|&(until, _)| until)?;
+        (now < until).then_some(Closed::Until(until, why))
+    }
+
+    /// A line was decided on: one more in flight, and nothing more until it is written.
+    pub(super) fn enter(&mut self) {
+        self.in_flight += 1;
+        if self.gap_micros > 0 {
+            self.opens_at = Instant::FAR;
+        }
+    }
+
+    /// That line is written: the gap counts from now.
+    pub(super) fn stamp(&mut self, now: Instant) {
+        if self.gap_micros > 0 {
+            self.opens_at = now + self.gap();
+        }
+    }
+
+    /// One less in flight.
+    pub(super) fn leave(&mut self) {
+        self.in_flight -= 1;
+    }
+
+    /// Rests for `rest` from `now`, or longer if it does already. A fetch that failed rests no shorter
+    /// than the last one that went well: error pages are fast, and must not speed things up.
+    pub(super) fn rest(&mut self, now: Instant, rest: Duration, went_well: bool) {
+        let usual = Duration::from_micros(self.usual_rest_micros.into());
+        let rest = if went_well { rest } else { rest.max(usual) };
+        if went_well {
+            self.usual_rest_micros = u32::try_from(micros_rounded_up(rest)).unwrap_or(u32::MAX);
+        }
+        self.rests_until = self.rests_until.max(now + rest);
+    }
+
+    /// Stays away until `until`, or longer if it does already.
+    pub(super) fn hold(&mut self, until: Instant) {
+        self.held_until = self.held_until.max(until);
+    }
+
+    /// A refusal of something sent at `sent`: the number of strikes before it, or none if it belongs
+    /// to a burst that has raised the hold already.
+    pub(super) fn strike(&mut self, now: Instant, sent: Instant) -> Option<u8> {
+        if self.strikes > 0 && sent <= self.held_since {
+            return None;
+        }
+        let before = if self.is_forgiven(now) { 0 } else { self.strikes };
+        self.strikes = before.saturating_add(1);
+        self.held_since = now;
+        Some(before)
+    }
+
+    /// A success of something sent after the last refusal: forgive one strike.
+    pub(super) fn forgive(&mut self, sent: Instant) {
+        if sent > self.held_since {
+            self.strikes = self.strikes.saturating_sub(1);
+        }
+    }
+
+    fn is_forgiven(&self, now: Instant) -> bool {
+        self.strikes == 0 || now >= self.held_until + QUIET
+    }
+
+    /// Whether nothing would be lost by forgetting it.
+    pub(super) fn owes_nothing(&self, now: Instant) -> bool {
+        self.in_flight == 0
+            && self.waiters.is_empty()
+            && (!self.suspect || now >= self.held_until + QUIET)
+            && self.is_forgiven(now)
+            && self.closed(now).is_none()
+    }
+}
+
+/// All gates, with one timer each at most.
+#[derive(Default)]
+pub(super) struct Gates {
+    pub(super) table: Table<GateId, Gate>,
+    pub(super) timers: Timers<GateId>,
+}
+
+impl Gates {
+    pub(super) fn add(&mut self, owner: GateOwner, pace: Pace) -> GateId {
+        self.table.insert(Gate::new(owner, pace))
+    }
+
+    pub(super) fn forget(&mut self, id: GateId) {
+        self.timers.cancel(id);
+        self.table.remove(id);
+    }
+}
+
+impl std::ops::Index<GateId> for Gates {
+    type Output = Gate;
+
+    fn index(&self, id: GateId) -> &Gate {
+        &self.table[id]
+    }
+}
+
+impl std::ops::IndexMut<GateId> for Gates {
+    fn index_mut(&mut self, id: GateId) -> &mut Gate {
+        &mut self.table[id]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(micros: u64) -> Instant {
+        Instant::from_micros(micros)
+    }
+
+    fn gate(concurrent: u32, gap_micros: u64) -> Gate {
+        let pace = Pace { concurrent, gap: Duration::from_micros(gap_micros) };
+        Gate::new(GateOwner::Host(HostId(0)), pace)
+    }
+
+    #[test]
+    fn the_gap_counts_from_the_write_and_ends_exactly() {
+        let mut gate = gate(9, 100);
+        gate.enter();
+        assert_eq!(gate.closed(at(500)), Some(Closed::Writing));
+        gate.stamp(at(500));
+        assert_eq!(gate.closed(at(599)), Some(Closed::Until(at(600), Why::Gap)));
+        assert_eq!(gate.closed(at(600)), None);
+    }
+
+    #[test]
+    fn full_until_one_leaves_and_one_at_a_time_while_suspect() {
+        let mut gate = gate(2, 0);
+        gate.enter();
+        assert_eq!(gate.closed(at(0)), None);
+        gate.enter();
+        assert_eq!(gate.closed(at(0)), Some(Closed::Full));
+        gate.leave();
+        assert_eq!(gate.closed(at(0)), None);
+        gate.suspect = true;
+        assert_eq!(gate.closed(at(0)), Some(Closed::Full));
+    }
+
+    #[test]
+    fn the_longer_delay_wins_in_either_order() {
+        for (a, b) in [(10, 20), (20, 10)] {
+            let mut gate = gate(1, 0);
+            gate.rest(at(0), Duration::from_micros(a), true);
+            gate.rest(at(0), Duration::from_micros(b), true);
+            assert_eq!(gate.closed(at(19)), Some(Closed::Until(at(20), Why::Rest)));
+            gate.hold(at(a + 100));
+            gate.hold(at(b + 100));
+            assert_eq!(gate.closed(at(119)), Some(Closed::Until(at(120), Why::Hold)));
+            assert_eq!(gate.closed(at(120)), None);
+        }
+    }
+
+    #[test]
+    fn a_burst_of_refusals_is_one_strike_and_success_forgives() {
+        let mut gate = gate(5, 0);
+        assert_eq!(gate.strike(at(100), at(10)), Some(0));
+        assert_eq!(gate.strike(at(110), at(20)), None, "sent before the hold began");
+        assert_eq!(gate.strike(at(110), at(100)), None, "sent in the same instant");
+        assert_eq!(gate.strike(at(300), at(200)), Some(1));
+        gate.forgive(at(300));
+        assert_eq!(gate.strike(at(500), at(400)), Some(2), "an old success forgives nothing");
+        gate.forgive(at(501));
+        gate.forgive(at(502));
+        assert_eq!(gate.strike(at(600), at(503)), Some(1));
+    }
+
+    #[test]
+    fn strikes_are_forgiven_after_quiet_and_not_before() {
+        let quiet = QUIET.as_micros() as u64;
+        for (later, strikes) in [(99 + quiet, 1), (100 + quiet, 0)] {
+            let mut gate = gate(1, 0);
+            assert_eq!(gate.strike(at(50), at(10)), Some(0));
+            gate.hold(at(100));
+            assert_eq!(gate.strike(at(later), at(200)), Some(strikes));
+        }
+    }
+
+    #[test]
+    fn a_quick_error_rests_as_long_as_a_good_fetch() {
+        let mut gate = gate(1, 0);
+        gate.rest(at(0), Duration::from_micros(500), true);
+        gate.rest(at(1000), Duration::from_micros(1), false);
+        assert_eq!(gate.closed(at(1499)), Some(Closed::Until(at(1500), Why::Rest)));
+        gate.rest(at(2000), Duration::from_micros(1), true);
+        assert_eq!(gate.closed(at(2001)), None);
+    }
+
+    #[test]
+    fn a_clock_that_is_owed_is_not_forgotten() {
+        let mut gate = gate(1, 100);
+        assert!(gate.owes_nothing(at(0)));
+        gate.enter();
+        gate.stamp(at(0));
+        gate.leave();
+        assert!(!gate.owes_nothing(at(99)));
+        assert!(gate.owes_nothing(at(100)));
+    }
+}

@@ -1,0 +1,141 @@
+//! Hosts: who they are, what waits for them, where they stand.
+
+use super::lists::List;
+use super::table::Table;
+use crate::hostdb::records::Record;
+use crate::ids::{GateId, HostId, IpId, SlotId};
+use crate::url_queue::UrlQueue;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::BuildHasher;
+
+/// A host that has, or had a moment ago, something to do with us.
+pub(super) struct Host {
+    pub(super) name: Box<str>,
+    /// Documents that were never sent, in order of arrival: the slot's queue and, behind it, the leftover.
+    pub(super) urls: UrlQueue,
+    /// Leases that go before them: sent once, and taken back.
+    pub(super) front: List,
+    /// Documents that have left `urls` and have not ended.
+    pub(super) leases: u32,
+    pub(super) in_flight: u32,
+    pub(super) place: Place,
+    pub(super) gate: GateId,
+    pub(super) alias: Option<GateId>,
+    pub(super) group: Option<GateId>,
+    /// The address in use.
+    pub(super) ip: Option<IpId>,
+    pub(super) record: Record,
+    pub(super) question: Question,
+    /// Questions in a row without an answer.
+    pub(super) unanswered: u8,
+    pub(super) draining: bool,
+    /// On the list of hosts whose slot is full.
+    pub(super) full: bool,
+}
+
+/// Where a host stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Place {
+    /// Nothing pending; kept for its clocks and its address.
+    Idle,
+    /// Waits for a slot.
+    Leftover,
+    /// Cannot send for a while, and lets others have the slot.
+    Benched,
+    /// Has a slot.
+    Slot(SlotId),
+}
+
+/// Where the question for a host's address stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Question {
+    /// Not asked.
+    No,
+    /// To be asked soon; `urgent` if a slot waits for it.
+    Queued { urgent: bool },
+    /// Asked; exactly one answer will come.
+    Asked,
+    /// Asked in vain; the host's timer asks again.
+    BackOff,
+}
+
+impl Host {
+    /// Documents that have not ended.
+    pub(super) fn pending(&self) -> usize {
+        self.urls.len() + self.leases as usize
+    }
+
+    pub(super) fn has_sendable(&self) -> bool {
+        !self.urls.is_empty() || !self.front.is_empty()
+    }
+
+    pub(super) fn slot(&self) -> Option<SlotId> {
+        match self.place {
+            Place::Slot(slot) => Some(slot),
+            Place::Idle | Place::Leftover | Place::Benched => None,
+        }
+    }
+}
+
+/// All hosts, found by id or by name.
+#[derive(Default)]
+pub(super) struct Hosts {
+    pub(super) table: Table<HostId, Host>,
+    by_name: HashTable<HostId>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Hosts {
+    pub(super) fn find(&self, name: &str) -> Option<HostId> {
+        let hash = self.hasher.hash_one(name);
+        self.by_name.find(hash, |&id| *self.table[id].name == *name).copied()
+    }
+
+    /// Adds a host that must not be there yet.
+    pub(super) fn add(&mut self, name: &str, gate: GateId, alias: Option<GateId>) -> HostId {
+        let id = self.table.insert(Host {
+            name: name.into(),
+            urls: UrlQueue::default(),
+            front: List::default(),
+            leases: 0,
+            in_flight: 0,
+            place: Place::Idle,
+            gate,
+            alias,
+            group: None,
+            ip: None,
+            record: Record::Unknown,
+            question: Question::No,
+            unanswered: 0,
+            draining: false,
+            full: false,
+        });
+        let hash = self.hasher.hash_one(name);
+        let Hosts { table, by_name, hasher } = self;
+        by_name.insert_unique(hash, id, |&id| hasher.hash_one(&*table[id].name));
+        id
+    }
+
+    pub(super) fn forget(&mut self, id: HostId) -> Host {
+        let host = self.table.remove(id);
+        let hash = self.hasher.hash_one(&*host.name);
+        if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == id) {
+            entry.remove();
+        }
+        host
+    }
+}
+
+impl std::ops::Index<HostId> for Hosts {
+    type Output = Host;
+
+    fn index(&self, id: HostId) -> &Host {
+        &self.table[id]
+    }
+}
+
+impl std::ops::IndexMut<HostId> for Hosts {
+    fn index_mut(&mut self, id: HostId) -> &mut Host {
+        &mut self.table[id]
+    }
+}

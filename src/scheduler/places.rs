@@ -1,0 +1,224 @@
+//! Where hosts stand: slot, leftover, bench, idle; and what follows when something about a host changes.
+
+use super::Scheduler;
+use super::hosts::{Place, Question};
+use crate::hostdb::records::Record;
+use crate::ids::{HostId, IpId, SlotId};
+use crate::time::{Duration, Instant};
+
+/// A host that cannot send for longer than this lets others have its slot.
+const BENCH_AFTER: Duration = Duration::from_secs(30);
+/// Hosts on the bench, per slot, at most: beyond that they keep their slots and no more is asked for.
+const BENCH_PER_SLOT: usize = 16;
+/// Hosts with nothing pending that are kept for their address alone.
+const IDLE_HOSTS_MAX: usize = 100_000;
+/// Idle hosts and addresses looked at per call, so that forgetting keeps up with arriving.
+const SWEEP_STEPS: usize = 2;
+
+impl Scheduler {
+    /// Something about a host has changed: finds it the right place, and sends its slot on its way.
+    pub(super) fn look_at(&mut self, now: Instant, host: HostId) {
+        if self.hosts[host].pending() == 0 {
+            return self.retire(now, host);
+        }
+        match self.hosts[host].place {
+            Place::Idle => {
+                self.place_links.remove(&mut self.idle, host);
+                self.idle_hosts -= 1;
+                self.enter_leftover(host);
+                self.fill_slots(now);
+            }
+            Place::Slot(slot) => {
+                self.look_at_slot(now, slot, host);
+                if self.hosts[host].place == Place::Benched {
+                    self.fill_slots(now);
+                }
+            }
+            Place::Leftover | Place::Benched => {}
+        }
+        self.mind_name(now, host);
+    }
+
+    /// Gives free slots to the hosts that have waited longest.
+    pub(super) fn fill_slots(&mut self, now: Instant) {
+        while let Some(host) = self.leftover.front() {
+            let Some(slot) = self.slots.bind(host) else { return };
+            self.place_links.remove(&mut self.leftover, host);
+            self.leftover_hosts -= 1;
+            self.hosts[host].place = Place::Slot(slot);
+            self.in_slots += self.share_in_slot(host);
+            self.look_at_slot(now, slot, host);
+            self.mind_name(now, host);
+        }
+    }
+
+    fn enter_leftover(&mut self, host: HostId) {
+        self.hosts[host].place = Place::Leftover;
+        self.place_links.push_back(&mut self.leftover, host);
+        self.leftover_hosts += 1;
+    }
+
+    /// Lets others have the slot of a host that cannot send before `until`. False if it must keep it.
+    pub(super) fn bench(&mut self, now: Instant, host: HostId, until: Instant) -> bool {
+        let Place::Slot(slot) = self.hosts[host].place else { return false };
+        if self.bench_is_full() || self.hosts[host].in_flight > 0 || until <= now + BENCH_AFTER {
+            return false;
+        }
+        self.sit_down(slot, host);
+        self.host_timers.set(host, until);
+        true
+    }
+
+    /// Lets others have the slot of a host whose name servers do not answer; its timer is set.
+    pub(super) fn bench_without_address(&mut self, now: Instant, host: HostId) {
+        let Place::Slot(slot) = self.hosts[host].place else { return };
+        if self.hosts[host].in_flight == 0 && !self.bench_is_full() {
+            self.stop_waiting(now, host);
+            self.sit_down(slot, host);
+            self.fill_slots(now);
+        }
+    }
+
+    fn sit_down(&mut self, slot: SlotId, host: HostId) {
+        self.leave_slot(slot, host);
+        self.hosts[host].place = Place::Benched;
+        self.benched += 1;
+    }
+
+    fn bench_is_full(&self) -> bool {
+        self.benched >= self.config.queue_count as usize * BENCH_PER_SLOT
+    }
+
+    /// The host may be able to send again: it waits for a slot like others.
+    pub(super) fn unbench(&mut self, now: Instant, host: HostId) {
+        if self.hosts[host].place == Place::Benched {
+            self.benched -= 1;
+            self.enter_leftover(host);
+            self.fill_slots(now);
+        }
+    }
+
+    /// Nothing is pending for it any more.
+    fn retire(&mut self, now: Instant, host: HostId) {
+        match self.hosts[host].place {
+            Place::Idle => return,
+            Place::Leftover => {
+                self.place_links.remove(&mut self.leftover, host);
+                self.leftover_hosts -= 1;
+            }
+            Place::Benched => self.benched -= 1,
+            Place::Slot(slot) => {
+                self.leave_line(now, slot);
+                self.leave_slot(slot, host);
+            }
+        }
+        self.hosts[host].place = Place::Idle;
+        self.place_links.push_back(&mut self.idle, host);
+        self.idle_hosts += 1;
+        self.fill_slots(now);
+        self.sweep(now);
+    }
+
+    fn leave_slot(&mut self, slot: SlotId, host: HostId) {
+        self.in_slots -= self.share_in_slot(host);
+        if let Some(spider) = self.slots[slot].spider.and_then(|id| self.spiders.get_mut(id)) {
+            spider.hosts -= 1;
+        }
+        self.slots.unbind(slot);
+    }
+
+    /// URLs of a host that count as being in its slot.
+    pub(super) fn share_in_slot(&self, host: HostId) -> u64 {
+        self.hosts[host].pending().min(self.config.queue_len as usize) as u64
+    }
+
+    /// One more document is pending for `host`; it has been queued already.
+    pub(super) fn add_pending(&mut self, host: HostId) {
+        self.pending += 1;
+        let (pending, len) = (self.hosts[host].pending(), self.config.queue_len as usize);
+        if self.hosts[host].slot().is_some() && pending <= len {
+            self.in_slots += 1;
+        }
+        if pending >= len && !self.hosts[host].full {
+            self.hosts[host].full = true;
+            self.full_links.push_back(&mut self.full, host);
+        }
+        if let Some(ip) = self.hosts[host].ip {
+            self.add_pending_on(ip, 1);
+        }
+    }
+
+    /// One document less is pending for `host`; it has been taken out already.
+    pub(super) fn drop_pending(&mut self, host: HostId) {
+        self.pending -= 1;
+        let (pending, len) = (self.hosts[host].pending(), self.config.queue_len as usize);
+        if self.hosts[host].slot().is_some() && pending < len {
+            self.in_slots -= 1;
+        }
+        if pending < len && self.hosts[host].full {
+            self.hosts[host].full = false;
+            self.full_links.remove(&mut self.full, host);
+            self.demand.handle_change();
+        }
+        if let Some(ip) = self.hosts[host].ip {
+            self.drop_pending_on(ip, 1);
+        }
+    }
+
+    pub(super) fn add_pending_on(&mut self, ip: IpId, count: u64) {
+        let max = u64::from(self.config.ip_max_urls);
+        let entry = &mut self.ips[ip];
+        entry.pending += count;
+        if max > 0 && entry.pending > max && !entry.crowded {
+            entry.crowded = true;
+            self.crowd_links.push_back(&mut self.crowded, ip);
+        }
+    }
+
+    pub(super) fn drop_pending_on(&mut self, ip: IpId, count: u64) {
+        let max = u64::from(self.config.ip_max_urls);
+        let entry = &mut self.ips[ip];
+        entry.pending -= count;
+        if entry.crowded && entry.pending <= max {
+            entry.crowded = false;
+            self.crowd_links.remove(&mut self.crowded, ip);
+            self.demand.handle_change();
+        }
+    }
+
+    /// Forgets a few hosts and addresses that nothing is owed to and nothing is known of.
+    pub(super) fn sweep(&mut self, now: Instant) {
+        for _ in 0..SWEEP_STEPS {
+            self.sweep_host(now);
+            self.sweep_ip(now);
+        }
+    }
+
+    fn sweep_host(&mut self, now: Instant) {
+        let Some(host) = self.place_links.pop_front(&mut self.idle) else { return };
+        let entry = &self.hosts[host];
+        let crowded = self.idle_hosts > IDLE_HOSTS_MAX;
+        let useless = crowded || now >= entry.record.expiry() || entry.record.expiry() == Instant::FAR;
+        let asking = entry.question != Question::No || entry.draining;
+        if !useless || asking || !self.gates[entry.gate].owes_nothing(now) {
+            return self.place_links.push_back(&mut self.idle, host);
+        }
+        self.idle_hosts -= 1;
+        self.replace_record(now, host, Record::Unknown);
+        self.host_timers.cancel(host);
+        let host = self.hosts.forget(host);
+        self.gates.forget(host.gate);
+    }
+
+    fn sweep_ip(&mut self, now: Instant) {
+        let Some(ip) = self.idle_ip_links.pop_front(&mut self.idle_ips) else { return };
+        if !self.gates[self.ips[ip].gate].owes_nothing(now) {
+            return self.idle_ip_links.push_back(&mut self.idle_ips, ip);
+        }
+        if self.ips[ip].unwell {
+            self.unwell_links.remove(&mut self.unwell, ip);
+        }
+        let ip = self.ips.forget(ip);
+        self.gates.forget(ip.gate);
+    }
+}

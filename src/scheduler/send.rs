@@ -1,0 +1,220 @@
+//! From a slot to a spider: gates, waiting, and the decision to send.
+
+use super::Scheduler;
+use super::gates::Closed;
+use super::leases::{Flight, GateSet, LeaseState};
+use super::slots::Wait;
+use crate::ids::{DocId, GateId, HostId, LeaseId, SlotId, SpiderId, TransId};
+use crate::time::Instant;
+use crate::url::Tail;
+use std::net::IpAddr;
+
+/// A line for a spider.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Work<'a> {
+    /// Who gets it.
+    pub spider: SpiderId,
+    /// The name of this send.
+    pub trans: TransId,
+    /// Which document.
+    pub doc: DocId,
+    /// Where to connect to.
+    pub ip: IpAddr,
+    /// The host's name.
+    pub host: &'a str,
+    /// The URL without it.
+    pub tail: Tail<'a>,
+}
+
+impl Scheduler {
+    /// The next line that may go, and to whom. The caller writes it, and says so with
+    /// [`Scheduler::handle_written`].
+    #[must_use]
+    pub fn poll_send(&mut self, now: Instant) -> Option<Work<'_>> {
+        if !self.spiders.any_room() {
+            return None;
+        }
+        while let Some(slot) = self.slots.ready.front::<SlotId>() {
+            let host = self.slots[slot].host?;
+            if !self.may_go(now, slot, host) {
+                self.leave_line(now, slot);
+                self.look_at(now, host);
+                continue;
+            }
+            let spider = self.spiders.pick(self.slots[slot].spider)?;
+            let lease = self.send(now, slot, host, spider);
+            return self.work(lease);
+        }
+        None
+    }
+
+    fn may_go(&mut self, now: Instant, slot: SlotId, host: HostId) -> bool {
+        debug_assert_eq!(self.slots[slot].wait, Wait::Ready);
+        self.hosts[host].has_sendable()
+            && !self.hosts[host].draining
+            && self.has_address(now, host)
+            && self.gate_set(host).is_some_and(|gates| self.first_closed(now, gates).is_none())
+    }
+
+    fn send(&mut self, now: Instant, slot: SlotId, host: HostId, spider: SpiderId) -> LeaseId {
+        let lease = self.take_lease(host);
+        let trans = self.slots.use_cell(slot, lease);
+        if let (Some(gates), Some(ip)) = (self.gate_set(host), self.hosts[host].ip) {
+            gates.iter().for_each(|gate| self.gates[gate].enter());
+            self.leases[lease].state = LeaseState::Unwritten(Flight { trans, spider, ip, gates });
+        }
+        self.leases[lease].attempts += 1;
+        self.hosts[host].in_flight += 1;
+        self.in_flight += 1;
+        self.counters.sent += 1;
+        self.charge(spider, lease);
+        self.stay_with(slot, spider);
+        self.slots[slot].turn_at = None;
+        self.leave_line(now, slot);
+        self.look_at_slot(now, slot, host);
+        lease
+    }
+
+    /// The next document of a host that has one.
+    fn take_lease(&mut self, host: HostId) -> LeaseId {
+        if let Some(lease) = self.leases.links.pop_front(&mut self.hosts[host].front) {
+            return lease;
+        }
+        let mut url = self.leases.buffer();
+        self.store.pop(&mut self.hosts[host].urls, &mut url);
+        self.hosts[host].leases += 1;
+        self.leases.add(host, url)
+    }
+
+    fn charge(&mut self, spider: SpiderId, lease: LeaseId) {
+        let Some(spider) = self.spiders.get_mut(spider) else { return };
+        spider.in_flight += 1;
+        spider.credit = spider.credit.map(|credit| credit - 1);
+        spider.first_unwritten.get_or_insert(lease);
+        self.leases.links.push_back(&mut spider.sends, lease);
+    }
+
+    fn stay_with(&mut self, slot: SlotId, spider: SpiderId) {
+        let before = self.slots[slot].spider.replace(spider);
+        if before == Some(spider) {
+            return;
+        }
+        if let Some(before) = before.and_then(|id| self.spiders.get_mut(id)) {
+            before.hosts -= 1;
+        }
+        if let Some(spider) = self.spiders.get_mut(spider) {
+            spider.hosts += 1;
+        }
+    }
+
+    fn work(&self, lease: LeaseId) -> Option<Work<'_>> {
+        let lease = &self.leases[lease];
+        let flight = lease.flight()?;
+        Some(Work {
+            spider: flight.spider,
+            trans: flight.trans,
+            doc: lease.url.doc,
+            ip: self.ips[flight.ip].address,
+            host: &self.hosts[lease.host].name,
+            tail: lease.url.tail(),
+        })
+    }
+
+    /// The gates a send of this host must pass now.
+    pub(super) fn gate_set(&self, host: HostId) -> Option<GateSet> {
+        let host = &self.hosts[host];
+        let ip = self.ips[host.ip?].gate;
+        Some(GateSet { host: host.gate, ip, alias: host.alias, group: host.group })
+    }
+
+    pub(super) fn first_closed(&self, now: Instant, gates: GateSet) -> Option<(GateId, Closed)> {
+        gates.iter().find_map(|gate| self.gates[gate].closed(now).map(|closed| (gate, closed)))
+    }
+
+    /// Sends a parked slot on its way: to the ready line, to the gate that stops it, or to the bench.
+    pub(super) fn look_at_slot(&mut self, now: Instant, slot: SlotId, host: HostId) {
+        if self.slots[slot].wait != Wait::Parked || self.slots[slot].host != Some(host) {
+            return;
+        }
+        let entry = &self.hosts[host];
+        if entry.draining || !entry.has_sendable() || !self.has_address(now, host) {
+            return;
+        }
+        let Some(gates) = self.gate_set(host) else { return };
+        if let Some((gate, closed)) = self.first_closed(now, gates) {
+            if let Closed::Until(until, _) = closed
+                && self.bench(now, host, until)
+            {
+                return;
+            }
+            return self.wait_at(now, slot, gate);
+        }
+        // Whoever waits at an open gate was there first.
+        let queued = |gate: &GateId| !self.gates[*gate].waiters.is_empty();
+        match gates.iter().find(queued) {
+            Some(gate) if self.slots[slot].turn_at != Some(gate) => self.wait_at(now, slot, gate),
+            Some(_) | None => self.slots.wait_ready(slot),
+        }
+    }
+
+    fn wait_at(&mut self, now: Instant, slot: SlotId, gate: GateId) {
+        self.slots.wait_at(&mut self.gates, gate, slot);
+        self.settle(now, gate);
+    }
+
+    /// Wakes the first waiter of an open gate, or sets the timer of one that opens by time. Must be called
+    /// after whatever may have opened or closed a gate.
+    pub(super) fn settle(&mut self, now: Instant, gate: GateId) {
+        let entry = &self.gates[gate];
+        let Some(first) = entry.waiters.front::<SlotId>() else {
+            return self.gates.timers.cancel(gate);
+        };
+        match entry.closed(now) {
+            None if entry.woken => {}
+            None => {
+                self.gates[gate].woken = true;
+                self.slots.park(&mut self.gates, first);
+                self.slots[first].woken_by = Some(gate);
+                self.slots[first].turn_at = Some(gate);
+                self.slots.wait_ready(first);
+            }
+            Some(Closed::Until(at, _)) => self.gates.timers.set(gate, at),
+            Some(Closed::Full | Closed::Writing) => self.gates.timers.cancel(gate),
+        }
+    }
+
+    /// Takes a slot from wherever it waits; if a gate had woken it, that gate may wake the next.
+    pub(super) fn leave_line(&mut self, now: Instant, slot: SlotId) {
+        let line = self.slots[slot].wait;
+        self.slots.park(&mut self.gates, slot);
+        if let Some(gate) = self.slots[slot].woken_by.take() {
+            self.gates[gate].woken = false;
+            self.settle(now, gate);
+        }
+        if let Wait::Gate(gate) = line {
+            self.settle(now, gate);
+        }
+    }
+
+    /// Takes the host's slot from wherever it waits, if it has one.
+    pub(super) fn stop_waiting(&mut self, now: Instant, host: HostId) {
+        if let Some(slot) = self.hosts[host].slot() {
+            self.leave_line(now, slot);
+        }
+    }
+
+    /// The first `lines` lines of `spider` that were not written yet are written now.
+    pub(super) fn start_clocks(&mut self, now: Instant, spider: SpiderId, lines: usize) {
+        for _ in 0..lines {
+            let Some(entry) = self.spiders.get_mut(spider) else { return };
+            let Some(lease) = entry.first_unwritten else { return };
+            entry.first_unwritten = self.leases.links.next(lease);
+            let LeaseState::Unwritten(flight) = self.leases[lease].state else { return };
+            self.leases.start_clocks(now, lease, flight);
+            for gate in flight.gates.iter() {
+                self.gates[gate].stamp(now);
+                self.settle(now, gate);
+            }
+        }
+    }
+}

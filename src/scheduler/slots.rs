@@ -1,0 +1,263 @@
+//! Host slots and their active cells, and where each slot waits.
+
+use super::gates::Gates;
+use super::lists::{Links, List};
+use super::table::Key;
+use crate::ids::{GateId, HostId, LeaseId, SlotId, SpiderId, TransId};
+
+/// One of `queue_count` places for a host with work.
+pub(super) struct Slot {
+    pub(super) host: Option<HostId>,
+    pub(super) wait: Wait,
+    /// The gate that woke it, until it has decided.
+    pub(super) woken_by: Option<GateId>,
+    /// The gate at which it has been first in line, until it has sent.
+    pub(super) turn_at: Option<GateId>,
+    /// The spider that serves its host.
+    pub(super) spider: Option<SpiderId>,
+    free_cell: u32,
+}
+
+/// Where a slot waits: always in exactly one place.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Wait {
+    /// For something to send, or for an address: whoever brings it looks at the slot again.
+    Parked,
+    /// For its turn to be sent.
+    Ready,
+    /// For a gate.
+    Gate(GateId),
+}
+
+/// What an active cell holds.
+#[derive(Clone, Copy)]
+enum Cell {
+    Free { next: u32 },
+    Used(LeaseId),
+}
+
+const NO_CELL: u32 = u32::MAX;
+
+/// All slots. They come into being with the first host that needs them.
+pub(super) struct Slots {
+    slots: Vec<Slot>,
+    free: Vec<SlotId>,
+    count: u32,
+    cells: Vec<Cell>,
+    cells_per_slot: u32,
+    /// Slots that may send, first come first served.
+    pub(super) ready: List,
+    waiting: Links<SlotId>,
+    slot_bits: u32,
+    cell_bits: u32,
+    generation: u64,
+}
+
+impl Slots {
+    pub(super) fn new(count: u32, cells_per_slot: u32, first_generation: u64) -> Slots {
+        Slots {
+            slots: Vec::new(),
+            free: Vec::new(),
+            count,
+            cells: Vec::new(),
+            cells_per_slot,
+            ready: List::default(),
+            waiting: Links::default(),
+            slot_bits: bits_for(count),
+            cell_bits: bits_for(cells_per_slot),
+            generation: first_generation,
+        }
+    }
+
+    pub(super) fn free_count(&self) -> usize {
+        self.count as usize - self.slots.len() + self.free.len()
+    }
+
+    pub(super) fn bound_count(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    /// Gives a free slot to `host`.
+    pub(super) fn bind(&mut self, host: HostId) -> Option<SlotId> {
+        if let Some(slot) = self.free.pop() {
+            self[slot].host = Some(host);
+            return Some(slot);
+        }
+        if self.slots.len() == self.count as usize {
+            return None;
+        }
+        let slot = SlotId::from_index(self.slots.len());
+        self.slots.push(Slot {
+            host: Some(host),
+            wait: Wait::Parked,
+            woken_by: None,
+            turn_at: None,
+            spider: None,
+            free_cell: 0,
+        });
+        let chain = (1..self.cells_per_slot).map(|next| Cell::Free { next });
+        self.cells.extend(chain.chain([Cell::Free { next: NO_CELL }]));
+        Some(slot)
+    }
+
+    /// Takes the slot from its host; it must be parked and have nothing in flight.
+    pub(super) fn unbind(&mut self, slot: SlotId) {
+        debug_assert_eq!(self[slot].wait, Wait::Parked);
+        self[slot].host = None;
+        self[slot].turn_at = None;
+        self[slot].spider = None;
+        self.free.push(slot);
+    }
+
+    /// Puts `lease` into a cell and names the send.
+    pub(super) fn use_cell(&mut self, slot: SlotId, lease: LeaseId) -> TransId {
+        let cell = self[slot].free_cell;
+        debug_assert_ne!(cell, NO_CELL, "the host's gate allows no more than there are cells");
+        let index = self.cell_index(slot, cell);
+        if let Cell::Free { next } = std::mem::replace(&mut self.cells[index], Cell::Used(lease)) {
+            self[slot].free_cell = next;
+        }
+        self.generation = self.generation.wrapping_add(1);
+        let name = (self.generation << self.cell_bits | u64::from(cell)) << self.slot_bits;
+        TransId(name | u64::from(slot.0))
+    }
+
+    /// Frees the cell that `trans` names.
+    pub(super) fn free_cell(&mut self, trans: TransId) {
+        let (slot, cell) = self.parts(trans);
+        let index = self.cell_index(slot, cell);
+        self.cells[index] = Cell::Free { next: self[slot].free_cell };
+        self[slot].free_cell = cell;
+    }
+
+    /// The lease in the cell that `trans` names, which may be another send's.
+    pub(super) fn lease_at(&self, trans: TransId) -> Option<LeaseId> {
+        let (slot, cell) = self.parts(trans);
+        if slot.index() >= self.slots.len() || cell >= self.cells_per_slot {
+            return None;
+        }
+        match self.cells[self.cell_index(slot, cell)] {
+            Cell::Used(lease) => Some(lease),
+            Cell::Free { .. } => None,
+        }
+    }
+
+    fn parts(&self, trans: TransId) -> (SlotId, u32) {
+        let slot = trans.0 & ((1 << self.slot_bits) - 1);
+        let cell = (trans.0 >> self.slot_bits) & ((1 << self.cell_bits) - 1);
+        (SlotId(slot as u32), cell as u32)
+    }
+
+    fn cell_index(&self, slot: SlotId, cell: u32) -> usize {
+        slot.index() * self.cells_per_slot as usize + cell as usize
+    }
+
+    /// Moves a parked slot to the end of the ready line.
+    pub(super) fn wait_ready(&mut self, slot: SlotId) {
+        debug_assert_eq!(self[slot].wait, Wait::Parked);
+        self[slot].wait = Wait::Ready;
+        self.waiting.push_back(&mut self.ready, slot);
+    }
+
+    /// Moves a parked slot into the line at `gate`: to its end, or to its head if it was its turn before.
+    pub(super) fn wait_at(&mut self, gates: &mut Gates, gate: GateId, slot: SlotId) {
+        debug_assert_eq!(self[slot].wait, Wait::Parked);
+        self[slot].wait = Wait::Gate(gate);
+        let line = &mut gates[gate].waiters;
+        if self[slot].turn_at == Some(gate) {
+            self.waiting.push_front(line, slot);
+        } else {
+            self.waiting.push_back(line, slot);
+        }
+    }
+
+    /// Takes a slot from wherever it waits.
+    pub(super) fn park(&mut self, gates: &mut Gates, slot: SlotId) {
+        match self[slot].wait {
+            Wait::Parked => {}
+            Wait::Ready => self.waiting.remove(&mut self.ready, slot),
+            Wait::Gate(gate) => self.waiting.remove(&mut gates[gate].waiters, slot),
+        }
+        self[slot].wait = Wait::Parked;
+    }
+
+    pub(super) fn line<'a>(&'a self, list: &List) -> impl Iterator<Item = SlotId> + 'a {
+        self.waiting.iter(list)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SlotId, &Slot)> {
+        self.slots.iter().enumerate().map(|(index, slot)| (SlotId::from_index(index), slot))
+    }
+
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn used_cells(&self, slot: SlotId) -> usize {
+        let start = self.cell_index(slot, 0);
+        let cells = &self.cells[start..start + self.cells_per_slot as usize];
+        cells.iter().filter(|cell| matches!(cell, Cell::Used(_))).count()
+    }
+}
+
+/// Bits that hold `0..count`.
+fn bits_for(count: u32) -> u32 {
+    u32::BITS - count.saturating_sub(1).leading_zeros()
+}
+
+impl std::ops::Index<SlotId> for Slots {
+    type Output = Slot;
+
+    fn index(&self, slot: SlotId) -> &Slot {
+        &self.slots[slot.index()]
+    }
+}
+
+impl std::ops::IndexMut<SlotId> for Slots {
+    fn index_mut(&mut self, slot: SlotId) -> &mut Slot {
+        &mut self.slots[slot.index()]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_leads_back_to_its_cell_and_is_never_given_twice() {
+        for (count, cells) in [(1, 1), (1, 3), (1000, 1), (1000, 7), (1 << 24, 2)] {
+            let mut slots = Slots::new(count, cells, 5);
+            let mut seen = std::collections::HashSet::new();
+            for round in 0..20 {
+                let slot = slots.bind(HostId(round)).expect("free");
+                let names: Vec<TransId> =
+                    (0..cells).map(|cell| slots.use_cell(slot, LeaseId(cell))).collect();
+                for (cell, &name) in (0..cells).zip(&names) {
+                    assert_eq!(slots.parts(name).0, slot);
+                    assert_eq!(slots.lease_at(name), Some(LeaseId(cell)));
+                    assert!(seen.insert(name), "{name:?} given twice");
+                }
+                names.iter().for_each(|&name| slots.free_cell(name));
+                assert!(names.iter().all(|&name| slots.lease_at(name).is_none()));
+                slots.unbind(slot);
+            }
+        }
+    }
+
+    #[test]
+    fn names_from_outside_are_bounds_checked() {
+        let mut slots = Slots::new(1000, 3, 0);
+        slots.bind(HostId(0));
+        for name in [0, 1, 999, 1023, 1024, u64::MAX, 3 << 10, 1 << 63] {
+            assert_eq!(slots.lease_at(TransId(name)), None);
+        }
+    }
+
+    #[test]
+    fn there_are_no_more_slots_than_counted() {
+        let mut slots = Slots::new(2, 1, 0);
+        assert_eq!(slots.free_count(), 2);
+        let first = slots.bind(HostId(0));
+        assert!(first.is_some() && slots.bind(HostId(1)).is_some());
+        assert_eq!((slots.bind(HostId(2)), slots.free_count()), (None, 0));
+        slots.unbind(first.expect("bound"));
+        assert_eq!(slots.bind(HostId(3)), first);
+    }
+}

@@ -1,0 +1,102 @@
+//! Spiders: who may be given work, and whose turn it is.
+
+use super::lists::List;
+use crate::ids::{LeaseId, SpiderId};
+use indexmap::IndexMap;
+
+/// One connection.
+#[derive(Default)]
+pub(super) struct Spider {
+    /// Its sends in order, the unwritten ones last.
+    pub(super) sends: List,
+    pub(super) first_unwritten: Option<LeaseId>,
+    pub(super) in_flight: u32,
+    /// Slots that stay with it.
+    pub(super) hosts: u32,
+    /// Lines it has asked for, in pull mode.
+    pub(super) credit: Option<u64>,
+    /// Its buffer is full: nothing more until it has been read.
+    pub(super) choked: bool,
+    /// Hosts it may still take over from spiders that were here before it.
+    pub(super) share: u32,
+}
+
+impl Spider {
+    pub(super) fn has_room(&self, window: Option<u32>) -> bool {
+        !self.choked && self.credit != Some(0) && window.is_none_or(|window| self.in_flight < window)
+    }
+}
+
+/// All spiders, in order of arrival but for those that took a gone one's place.
+#[derive(Default)]
+pub(super) struct Spiders {
+    map: IndexMap<SpiderId, Spider, hashbrown::DefaultHashBuilder>,
+    window: Option<u32>,
+    last: u64,
+    /// All that newcomers are still owed.
+    shares: u32,
+}
+
+impl Spiders {
+    pub(super) fn new(window: Option<u32>) -> Spiders {
+        Spiders { window, ..Spiders::default() }
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.map.len()
+    }
+
+    /// Adds a spider, which may take its share of `hosts` from the others.
+    pub(super) fn add(&mut self, hosts: usize) -> SpiderId {
+        self.last += 1;
+        let id = SpiderId(self.last);
+        let share = (hosts / (self.map.len() + 1)) as u32;
+        self.shares += share;
+        self.map.insert(id, Spider { share, ..Spider::default() });
+        id
+    }
+
+    pub(super) fn remove(&mut self, id: SpiderId) -> Option<Spider> {
+        let spider = self.map.swap_remove(&id)?;
+        self.shares -= spider.share;
+        Some(spider)
+    }
+
+    pub(super) fn get_mut(&mut self, id: SpiderId) -> Option<&mut Spider> {
+        self.map.get_mut(&id)
+    }
+
+    pub(super) fn any_room(&self) -> bool {
+        self.map.values().any(|spider| spider.has_room(self.window))
+    }
+
+    /// The spider for a host that has been with `home` so far: the same while it has room, unless a
+    /// newcomer with fewer hosts is owed a share; else the one with the fewest hosts.
+    pub(super) fn pick(&mut self, home: Option<SpiderId>) -> Option<SpiderId> {
+        if let Some((&id, at_home)) = home.and_then(|id| self.map.get_key_value(&id))
+            && at_home.has_room(self.window)
+        {
+            let hosts = at_home.hosts;
+            return Some(self.newcomer(hosts).unwrap_or(id));
+        }
+        let room = self.map.iter().filter(|(_, spider)| spider.has_room(self.window));
+        room.min_by_key(|(_, spider)| (spider.hosts, spider.in_flight)).map(|(&id, _)| id)
+    }
+
+    fn newcomer(&mut self, hosts_at_home: u32) -> Option<SpiderId> {
+        if self.shares == 0 {
+            return None;
+        }
+        let window = self.window;
+        let owed =
+            |spider: &Spider| spider.share > 0 && spider.hosts + 1 < hosts_at_home && spider.has_room(window);
+        let (&id, spider) = self.map.iter_mut().find(|(_, spider)| owed(spider))?;
+        spider.share -= 1;
+        self.shares -= 1;
+        Some(id)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (SpiderId, &Spider)> {
+        self.map.iter().map(|(&id, spider)| (id, spider))
+    }
+}

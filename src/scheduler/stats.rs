@@ -1,0 +1,77 @@
+//! What is counted.
+
+use super::Scheduler;
+
+/// Counted since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Counters {
+    /// Lines decided on for spiders.
+    pub sent: u64,
+    /// Documents that ended DONE.
+    pub done: u64,
+    /// Documents that ended FAILED.
+    pub failed: u64,
+    /// Documents that ended DENIED.
+    pub denied: u64,
+    /// Sends that ended without ending their document.
+    pub retried: u64,
+    /// Sends that nothing was said of in time.
+    pub expired: u64,
+    /// Statuses for what was not in flight on their connection.
+    pub stale_status: u64,
+    /// Candidates whose document was pending already.
+    pub duplicates: u64,
+    /// Questions put to the index.
+    pub index_requests: u64,
+    /// Questions put to name servers.
+    pub lookups: u64,
+    /// Those of them that got no answer.
+    pub lookups_unanswered: u64,
+    /// Times that an address was marked down.
+    pub addresses_down: u64,
+    /// Holds after 429 or 503.
+    pub holds: u64,
+}
+
+/// How things stand now.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Stats {
+    /// URLs in slots that are not in flight.
+    pub queued: u64,
+    /// URLs beyond the slots.
+    pub leftover: u64,
+    /// URLs sent, and neither ended nor taken back.
+    pub in_flight: u64,
+    /// Slots there are.
+    pub slots: u64,
+    /// Slots that have a host.
+    pub slots_bound: u64,
+    /// Spiders connected.
+    pub spiders: u64,
+    /// Hosts known.
+    pub hosts: u64,
+    /// Addresses known.
+    pub addresses: u64,
+    /// Slots that may send now, if a spider has room.
+    pub ready: bool,
+    /// Counted since the start.
+    pub counters: Counters,
+}
+
+impl Scheduler {
+    /// How things stand now.
+    pub fn stats(&self) -> Stats {
+        Stats {
+            queued: self.in_slots - self.in_flight,
+            leftover: self.pending - self.in_slots,
+            in_flight: self.in_flight,
+            slots: u64::from(self.config.queue_count),
+            slots_bound: self.slots.bound_count() as u64,
+            spiders: self.spiders.len() as u64,
+            hosts: self.hosts.table.len() as u64,
+            addresses: self.ips.table.len() as u64,
+            ready: !self.slots.ready.is_empty(),
+            counters: self.counters,
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! What spiders say, and what their silence says.
+
+use super::Scheduler;
+use super::leases::{Flight, LeaseState};
+use crate::document::{Done, End, FailReason, Outcome};
+use crate::ids::{LeaseId, SpiderId, TransId};
+use crate::time::{Duration, Instant, scaled};
+
+/// Longest hold without a word of the web server how long it should be.
+const HOLD_MAX: Duration = Duration::from_secs(3600);
+/// Longest hold that a web server can ask for.
+const RETRY_AFTER_MAX: Duration = Duration::from_secs(30 * 86_400);
+/// Holds end up to this fraction later than asked for, so that they do not all end at once.
+const JITTER: f64 = 0.25;
+
+impl Scheduler {
+    /// A spider is here. In push mode, with room, until it says otherwise.
+    pub fn handle_spider_connected(&mut self) -> SpiderId {
+        self.spiders.add(self.slots.bound_count())
+    }
+
+    /// A spider asks for `lines` more, and from now on gets no more than it asks for.
+    pub fn handle_credit(&mut self, spider: SpiderId, lines: u64) {
+        if let Some(spider) = self.spiders.get_mut(spider) {
+            spider.credit = Some(spider.credit.unwrap_or(0).saturating_add(lines));
+        }
+    }
+
+    /// A spider's buffer is full, or has room again.
+    pub fn handle_choked(&mut self, spider: SpiderId, choked: bool) {
+        if let Some(spider) = self.spiders.get_mut(spider) {
+            spider.choked = choked;
+        }
+    }
+
+    /// The next `lines` lines for `spider` have been written to its socket: their clocks start.
+    pub fn handle_written(&mut self, now: Instant, spider: SpiderId, lines: usize) {
+        self.start_clocks(now, spider, lines);
+    }
+
+    /// A spider has ended a fetch. False if it has no such send in flight; then nothing changes.
+    pub fn handle_done(&mut self, now: Instant, spider: SpiderId, trans: TransId, done: Done) -> bool {
+        let Some((lease, flight, written)) = self.find(spider, trans) else {
+            self.counters.stale_status += 1;
+            return false;
+        };
+        self.end_flight(lease, &flight);
+        self.leases.stop_clocks(lease);
+        self.rest(now, &flight, now.since(written), went_well(done.outcome));
+        self.note_health(now, &flight, done.outcome);
+        self.note_refusal(now, &flight, written, done);
+        match done.outcome {
+            Outcome::DnsFailed => {
+                self.distrust_name(now, self.leases[lease].host);
+                self.retry(now, lease, FailReason::Outcome(done.outcome));
+            }
+            outcome if is_final(outcome) => self.finish(now, lease, End::Done(outcome)),
+            outcome => self.retry(now, lease, FailReason::Outcome(outcome)),
+        }
+        self.settle_all(now, &flight);
+        true
+    }
+
+    /// A spider is still at it. False if it has no such send in flight.
+    pub fn handle_working(&mut self, now: Instant, spider: SpiderId, trans: TransId) -> bool {
+        match self.find(spider, trans) {
+            Some((lease, ..)) => self.leases.restart_status_clock(now, lease),
+            None => {
+                self.counters.stale_status += 1;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// A connection has ended: all that was in flight on it is pending again, at the head of its host.
+    pub fn handle_spider_gone(&mut self, now: Instant, id: SpiderId) {
+        let Some(spider) = self.spiders.remove(id) else { return };
+        let leases: Vec<LeaseId> = self.leases.links.iter(&spider.sends).collect();
+        for &lease in &leases {
+            let Some(&flight) = self.leases[lease].flight() else { continue };
+            self.free_gates_and_cell(lease, &flight);
+            match self.leases[lease].state {
+                LeaseState::Written { .. } => {
+                    self.leases.stop_clocks(lease);
+                    self.leases[lease].lost += 1;
+                }
+                // It never saw this one: no attempt, though its host's clock runs as if it had.
+                LeaseState::Unwritten(_) => {
+                    self.leases[lease].attempts -= 1;
+                    flight.gates.iter().for_each(|gate| self.gates[gate].stamp(now));
+                }
+                LeaseState::Waiting | LeaseState::Front => {}
+            }
+            self.send_again(now, lease);
+            self.settle_all(now, &flight);
+        }
+    }
+
+    /// Takes back what nothing was said of for too long, and what has lasted too long.
+    pub(super) fn expire_leases(&mut self, now: Instant) {
+        let timeout = self.config.status_timeout;
+        while let Some((lease, _)) = self.leases.most_silent().filter(|&(_, since)| since + timeout <= now) {
+            self.expire(now, lease);
+        }
+        let Some(max) = self.config.lease_max else { return };
+        while let Some((lease, _)) = self.leases.oldest().filter(|&(_, at)| at + max <= now) {
+            self.expire(now, lease);
+        }
+    }
+
+    fn expire(&mut self, now: Instant, lease: LeaseId) {
+        let LeaseState::Written { flight, at, .. } = self.leases[lease].state else { return };
+        self.counters.expired += 1;
+        self.end_flight(lease, &flight);
+        self.leases.stop_clocks(lease);
+        self.rest(now, &flight, now.since(at), false);
+        self.handle_unreachable(now, flight.ip);
+        self.retry(now, lease, FailReason::Expired);
+        self.settle_all(now, &flight);
+    }
+
+    /// The send that `trans` names, if it is in flight with `spider`, and when it was written.
+    fn find(&self, spider: SpiderId, trans: TransId) -> Option<(LeaseId, Flight, Instant)> {
+        let lease = self.slots.lease_at(trans)?;
+        match self.leases[lease].state {
+            LeaseState::Written { flight, at, .. } if flight.trans == trans && flight.spider == spider => {
+                Some((lease, flight, at))
+            }
+            LeaseState::Written { .. }
+            | LeaseState::Unwritten(_)
+            | LeaseState::Waiting
+            | LeaseState::Front => None,
+        }
+    }
+
+    fn end_flight(&mut self, lease: LeaseId, flight: &Flight) {
+        if let Some(spider) = self.spiders.get_mut(flight.spider) {
+            spider.in_flight -= 1;
+            self.leases.links.remove(&mut spider.sends, lease);
+        }
+        self.free_gates_and_cell(lease, flight);
+    }
+
+    fn free_gates_and_cell(&mut self, lease: LeaseId, flight: &Flight) {
+        flight.gates.iter().for_each(|gate| self.gates[gate].leave());
+        self.slots.free_cell(flight.trans);
+        let host = self.leases[lease].host;
+        self.hosts[host].in_flight -= 1;
+        self.in_flight -= 1;
+    }
+
+    fn settle_all(&mut self, now: Instant, flight: &Flight) {
+        for gate in flight.gates.iter() {
+            if self.gates.table.get(gate).is_some() {
+                self.settle(now, gate);
+            }
+        }
+    }
+
+    /// The host, and its alias and group, rest after a fetch.
+    fn rest(&mut self, now: Instant, flight: &Flight, took: Duration, went_well: bool) {
+        let rest = self.config.rest.after(took);
+        self.gates[flight.gates.host].rest(now, rest, went_well);
+        for gate in [flight.gates.alias, flight.gates.group].into_iter().flatten() {
+            if let Some(rule) = self.rest_rule(gate) {
+                self.gates[gate].rest(now, rule.after(took), went_well);
+            }
+        }
+    }
+
+    fn note_health(&mut self, now: Instant, flight: &Flight, outcome: Outcome) {
+        match outcome {
+            Outcome::ConnectFailed | Outcome::TlsFailed | Outcome::Timeout => {
+                self.handle_unreachable(now, flight.ip);
+            }
+            Outcome::Unsaid | Outcome::Status(_) => self.handle_reachable(flight.ip),
+            Outcome::DnsFailed | Outcome::Aborted => {}
+        }
+    }
+
+    /// 429 and 503 hold the host, or its alias or group: as long as the web server asks, or longer each time.
+    fn note_refusal(&mut self, now: Instant, flight: &Flight, sent: Instant, done: Done) {
+        let holder = flight.gates.holder();
+        if !matches!(done.outcome, Outcome::Status(429 | 503)) {
+            if went_well(done.outcome) {
+                self.gates[holder].forgive(sent);
+            }
+            return;
+        }
+        let strike = self.gates[holder].strike(now, sent);
+        let asked = done.retry_after.map(|delay| delay.min(RETRY_AFTER_MAX));
+        let backed_off = strike.map(|strikes| doubled(self.config.retry_delay, strikes.into(), HOLD_MAX));
+        let Some(hold) = asked.or(backed_off) else { return };
+        let jitter = scaled(hold, self.rng.f64() * JITTER).min(HOLD_MAX);
+        self.gates[holder].hold(now + hold + jitter);
+        self.counters.holds += 1;
+    }
+}
+
+/// `delay` doubled `times` times, at most `max`, at least `delay` itself.
+pub(super) fn doubled(delay: Duration, times: u32, max: Duration) -> Duration {
+    delay.saturating_mul(1u32.checked_shl(times).unwrap_or(u32::MAX)).min(max.max(delay))
+}
+
+fn is_final(outcome: Outcome) -> bool {
+    match outcome {
+        Outcome::Unsaid => true,
+        Outcome::Status(code) => !matches!(code, 408 | 429 | 500..=599),
+        Outcome::ConnectFailed
+        | Outcome::Timeout
+        | Outcome::TlsFailed
+        | Outcome::DnsFailed
+        | Outcome::Aborted => false,
+    }
+}
+
+fn went_well(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Unsaid | Outcome::Status(100..=399))
+}

@@ -1,0 +1,74 @@
+//! Dense tables that are indexed by their own id type.
+
+use crate::ids::{GateId, HostId, IpId, LeaseId, SlotId};
+use slab::Slab;
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+
+/// An id that counts from zero.
+pub(super) trait Key: Copy {
+    fn from_index(index: usize) -> Self;
+    fn index(self) -> usize;
+}
+
+macro_rules! key {
+    ($($id:ident)*) => {$(
+        impl Key for $id {
+            fn from_index(index: usize) -> Self {
+                $id(index as u32)
+            }
+            fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+key!(GateId HostId IpId LeaseId SlotId);
+
+/// Values with stable ids; an id is used again after its value was removed.
+pub(super) struct Table<K, T> {
+    slab: Slab<T>,
+    key: PhantomData<K>,
+}
+
+impl<K, T> Default for Table<K, T> {
+    fn default() -> Self {
+        Table { slab: Slab::new(), key: PhantomData }
+    }
+}
+
+impl<K: Key, T> Table<K, T> {
+    pub(super) fn insert(&mut self, value: T) -> K {
+        K::from_index(self.slab.insert(value))
+    }
+
+    pub(super) fn remove(&mut self, id: K) -> T {
+        self.slab.remove(id.index())
+    }
+
+    pub(super) fn get(&self, id: K) -> Option<&T> {
+        self.slab.get(id.index())
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.slab.len()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (K, &T)> {
+        self.slab.iter().map(|(index, value)| (K::from_index(index), value))
+    }
+}
+
+impl<K: Key, T> Index<K> for Table<K, T> {
+    type Output = T;
+
+    fn index(&self, id: K) -> &T {
+        &self.slab[id.index()]
+    }
+}
+
+impl<K: Key, T> IndexMut<K> for Table<K, T> {
+    fn index_mut(&mut self, id: K) -> &mut T {
+        &mut self.slab[id.index()]
+    }
+}

@@ -1,0 +1,389 @@
+//! Random operations on the scheduler against a dull model of politeness, laws checked after every step,
+//! ending drained.
+
+#![allow(clippy::unwrap_used)]
+
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::net::{IpAddr, Ipv4Addr};
+use urlserver::document::{Candidate, Done, End, FailReason, Outcome};
+use urlserver::hostdb::Resolution;
+use urlserver::ids::{DocId, HostId, SpiderId, TransId};
+use urlserver::scheduler::{Admission, Config, GroupRule, IpRange, Pace, Scheduler};
+use urlserver::time::{Duration, Instant};
+use urlserver::url::Url;
+
+/// A send as the outside sees it.
+#[derive(Clone, Debug)]
+struct Send {
+    doc: DocId,
+    keys: Vec<String>,
+    spider: SpiderId,
+    status: Instant,
+    born: Instant,
+}
+
+/// What the outside knows: a counter and a clock per key, and every document's fate.
+#[derive(Default)]
+struct Model {
+    in_flight: BTreeMap<TransId, Send>,
+    last_send: HashMap<String, Instant>,
+    pending: BTreeSet<DocId>,
+    ended: BTreeSet<DocId>,
+}
+
+struct World {
+    rng: fastrand::Rng,
+    now: Instant,
+    config: Config,
+    scheduler: Scheduler,
+    model: Model,
+    /// Lines decided on and not written yet, per spider in order.
+    unwritten: BTreeMap<SpiderId, Vec<(TransId, Send)>>,
+    lookups: Vec<(HostId, String)>,
+    next_doc: u64,
+    hosts: u64,
+    addresses: u64,
+}
+
+const ALIASED: [&str; 2] = ["h0.example", "h1.example"];
+
+fn config(rng: &mut fastrand::Rng) -> Config {
+    let pace = |rng: &mut fastrand::Rng| Pace {
+        concurrent: rng.u32(1..4),
+        gap: Duration::from_millis(*rng.choice(&[0, 0, 10, 500, 1000]).unwrap()),
+    };
+    let host = pace(rng);
+    let group = |name: &str, hosts: &[&str], ranges: Vec<IpRange>, pace: Pace| GroupRule {
+        name: name.into(),
+        hosts: hosts.iter().map(|&h| h.into()).collect(),
+        domains: vec![],
+        ranges,
+        pace,
+        rest: None,
+    };
+    let alias_pace = pace(rng);
+    let group_pace = pace(rng);
+    let range = IpRange { address: IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2)), bits: 31 };
+    Config {
+        queue_count: rng.u32(1..8),
+        queue_len: host.concurrent + rng.u32(..6),
+        host,
+        ip: pace(rng),
+        ip_max_urls: rng.u32(..10),
+        status_timeout: Duration::from_millis(rng.u64(500..5000)),
+        lease_max: rng.bool().then(|| Duration::from_millis(rng.u64(1000..9000))),
+        max_attempts: rng.u32(..5),
+        retry_delay: Duration::from_millis(rng.u64(..3000)),
+        spider_window: rng.bool().then(|| rng.u32(1..6)),
+        allow_private: true,
+        aliases: vec![group("alias", &ALIASED, vec![], alias_pace)],
+        groups: vec![group("range", &[], vec![range], group_pace)],
+        seed: rng.u64(..),
+        ..Config::default()
+    }
+}
+
+impl World {
+    fn new(seed: u64) -> World {
+        let mut rng = fastrand::Rng::with_seed(seed);
+        let config = config(&mut rng);
+        let mut scheduler = Scheduler::new(config.clone());
+        // The index is never done answering: candidates come when they like.
+        assert!(scheduler.poll_request(Instant::ZERO).is_some());
+        World {
+            scheduler,
+            hosts: rng.u64(1..15),
+            addresses: rng.u64(1..6),
+            rng,
+            now: Instant::ZERO,
+            config,
+            model: Model::default(),
+            unwritten: BTreeMap::new(),
+            lookups: Vec::new(),
+            next_doc: 1,
+        }
+    }
+
+    fn step(&mut self) {
+        match self.rng.u8(..100) {
+            0..=24 => self.offer(),
+            25..=34 => self.answer_lookup(),
+            35..=38 if self.unwritten.len() < 4 => self.connect(),
+            39..=40 => self.disconnect(),
+            41..=44 => self.pull(),
+            45..=59 => self.write(),
+            60..=79 => self.done(),
+            80..=84 => self.working(),
+            85..=87 => self.nonsense(),
+            88..=90 => self.choke(),
+            _ => {
+                let millis = *self.rng.choice(&[1, 10, 100, 1000, 4000]).unwrap();
+                let time = Duration::from_millis(self.rng.u64(..=millis));
+                self.pass(time);
+            }
+        }
+        self.pump();
+    }
+
+    /// What the server's loop does between two events.
+    fn pump(&mut self) {
+        while let Some(lookup) = self.scheduler.poll_lookup() {
+            self.lookups.push((lookup.host, lookup.name.to_owned()));
+        }
+        while let Some(work) = self.scheduler.poll_send(self.now) {
+            let mut keys = vec![format!("host {}", work.host), format!("ip {}", work.ip)];
+            if ALIASED.contains(&work.host) {
+                keys.push("alias".into());
+            }
+            if self.config.groups[0].ranges[0].contains(work.ip) {
+                keys.push("group".into());
+            }
+            let send = Send { doc: work.doc, keys, spider: work.spider, status: self.now, born: self.now };
+            let trans = work.trans;
+            assert!(self.model.pending.contains(&send.doc), "{:?} is not pending", send.doc);
+            for key in &send.keys {
+                let count = self.busy().filter(|other| other.keys.contains(key)).count();
+                assert!(count < self.pace_of(key).concurrent as usize, "{key} at {:?}", self.now);
+            }
+            assert!(!self.busy().any(|other| other.doc == send.doc), "{:?} sent twice at once", send.doc);
+            self.unwritten.get_mut(&send.spider).unwrap().push((trans, send));
+        }
+        while let Some(report) = self.scheduler.poll_report(self.now) {
+            assert!(self.model.pending.remove(&report.doc), "{report} is not pending");
+            assert!(self.model.ended.insert(report.doc), "{report} a second time");
+            if let End::Failed(FailReason::Surplus) = report.end {
+                panic!("{report}");
+            }
+        }
+        if let Err(broken) = self.scheduler.check(self.now) {
+            panic!("{broken} at {:?}", self.now);
+        }
+    }
+
+    fn busy(&self) -> impl Iterator<Item = &Send> {
+        self.model.in_flight.values().chain(self.unwritten.values().flatten().map(|(_, send)| send))
+    }
+
+    fn pace_of(&self, key: &str) -> Pace {
+        match key.split(' ').next().unwrap() {
+            "host" => self.config.host,
+            "ip" => self.config.ip,
+            "alias" => self.config.aliases[0].pace,
+            _ => self.config.groups[0].pace,
+        }
+    }
+
+    fn offer(&mut self) {
+        let again = self.rng.u8(..20) == 0 && self.next_doc > 1;
+        let doc = DocId(if again { self.rng.u64(1..self.next_doc) } else { self.next_doc });
+        if self.model.ended.contains(&doc) {
+            return;
+        }
+        let url = format!("http://h{}.example/{doc}", self.rng.u64(..self.hosts));
+        let wait = Duration::from_millis(if self.rng.u8(..10) == 0 { self.rng.u64(..2000) } else { 0 });
+        let ip = (self.rng.u8(..20) == 0).then(|| self.address());
+        let candidate = Candidate { doc, url: Url::parse(&url).unwrap(), ip, wait };
+        let admission = self.scheduler.handle_candidate(self.now, &candidate);
+        let new = self.model.pending.insert(doc);
+        assert_eq!(admission, if new { Admission::Pending } else { Admission::Duplicate });
+        self.next_doc += u64::from(!again);
+    }
+
+    fn address(&mut self) -> IpAddr {
+        IpAddr::V4(Ipv4Addr::new(10, 0, 0, self.rng.u64(..self.addresses) as u8))
+    }
+
+    fn answer_lookup(&mut self) {
+        if self.lookups.is_empty() {
+            return;
+        }
+        let pick = self.rng.usize(..self.lookups.len());
+        let (host, _) = self.lookups.swap_remove(pick);
+        let resolution = match self.rng.u8(..10) {
+            0 => Resolution::Nothing { ttl: Some(Duration::from_millis(self.rng.u64(..3000))) },
+            1 | 2 => Resolution::Unavailable,
+            _ => Resolution::Addresses {
+                addresses: (0..self.rng.u8(1..4)).map(|_| self.address()).collect(),
+                ttl: Duration::from_millis(self.rng.u64(..20_000)),
+            },
+        };
+        self.scheduler.handle_resolved(self.now, host, resolution);
+    }
+
+    fn connect(&mut self) {
+        let spider = self.scheduler.handle_spider_connected();
+        self.unwritten.insert(spider, Vec::new());
+    }
+
+    fn some_spider(&mut self) -> Option<SpiderId> {
+        let spiders: Vec<SpiderId> = self.unwritten.keys().copied().collect();
+        self.rng.choice(spiders)
+    }
+
+    fn disconnect(&mut self) {
+        let Some(spider) = self.some_spider() else { return };
+        self.scheduler.handle_spider_gone(self.now, spider);
+        self.unwritten.remove(&spider);
+        self.model.in_flight.retain(|_, send| send.spider != spider);
+    }
+
+    fn pull(&mut self) {
+        let Some(spider) = self.some_spider() else { return };
+        self.scheduler.handle_credit(spider, self.rng.u64(..4));
+    }
+
+    fn choke(&mut self) {
+        let Some(spider) = self.some_spider() else { return };
+        self.scheduler.handle_choked(spider, self.rng.bool());
+    }
+
+    fn write(&mut self) {
+        let Some(spider) = self.some_spider() else { return };
+        let lines = self.unwritten.get_mut(&spider).unwrap();
+        let count = self.rng.usize(..=lines.len());
+        let written: Vec<_> = lines.drain(..count).collect();
+        self.scheduler.handle_written(self.now, spider, count);
+        for (trans, mut send) in written {
+            for key in &send.keys {
+                let gap = self.pace_of(key).gap;
+                if let Some(last) = self.model.last_send.insert(key.clone(), self.now) {
+                    assert!(self.now.since(last) >= gap, "{key}: {last:?} and {:?}", self.now);
+                }
+            }
+            send.status = self.now;
+            send.born = self.now;
+            assert!(self.model.in_flight.insert(trans, send).is_none(), "{trans:?} given twice");
+        }
+    }
+
+    fn some_send(&mut self) -> Option<(TransId, SpiderId)> {
+        let sends: Vec<_> = self.model.in_flight.iter().map(|(&trans, send)| (trans, send.spider)).collect();
+        self.rng.choice(sends)
+    }
+
+    fn done(&mut self) {
+        let Some((trans, spider)) = self.some_send() else { return };
+        let outcome = *self
+            .rng
+            .choice(&[
+                Outcome::Unsaid,
+                Outcome::Status(200),
+                Outcome::Status(404),
+                Outcome::Status(429),
+                Outcome::Status(503),
+                Outcome::Status(500),
+                Outcome::ConnectFailed,
+                Outcome::ConnectFailed,
+                Outcome::Timeout,
+                Outcome::DnsFailed,
+                Outcome::Aborted,
+            ])
+            .unwrap();
+        let retry_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(..2000)));
+        self.model.in_flight.remove(&trans);
+        assert!(self.scheduler.handle_done(self.now, spider, trans, Done { outcome, retry_after }));
+        assert!(!self.scheduler.handle_done(self.now, spider, trans, Done { outcome, retry_after }), "twice");
+    }
+
+    fn working(&mut self) {
+        let Some((trans, spider)) = self.some_send() else { return };
+        assert!(self.scheduler.handle_working(self.now, spider, trans));
+        self.model.in_flight.get_mut(&trans).unwrap().status = self.now;
+    }
+
+    /// Statuses of what is not in flight with this spider change nothing.
+    fn nonsense(&mut self) {
+        let Some(spider) = self.some_spider() else { return };
+        let trans = match self.some_send() {
+            Some((trans, owner)) if owner != spider => trans,
+            _ => TransId(self.rng.u64(..)),
+        };
+        if !self.model.in_flight.get(&trans).is_some_and(|send| send.spider == spider) {
+            assert!(!self.scheduler.handle_done(self.now, spider, trans, Outcome::Unsaid.into()));
+            assert!(!self.scheduler.handle_working(self.now, spider, trans));
+        }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some(deadline) = self.scheduler.deadline().filter(|&deadline| deadline <= end) {
+            self.now = self.now.max(deadline);
+            self.expire();
+            self.scheduler.handle_timeout(self.now);
+            assert!(self.scheduler.deadline().is_none_or(|next| next > self.now), "all that was due is done");
+            self.pump();
+        }
+        self.now = end;
+        self.expire();
+        self.scheduler.handle_timeout(self.now);
+    }
+
+    /// What the server must take back by now, and not a microsecond earlier.
+    fn expire(&mut self) {
+        let (now, timeout) = (self.now, self.config.status_timeout);
+        let max = self.config.lease_max.unwrap_or(Duration::MAX);
+        self.model.in_flight.retain(|_, send| send.status + timeout > now && send.born + max > now);
+    }
+
+    /// No more faults: everything must end.
+    fn heal(&mut self) {
+        let spider = self.scheduler.handle_spider_connected();
+        self.unwritten.insert(spider, Vec::new());
+        for &spider in self.unwritten.keys() {
+            self.scheduler.handle_choked(spider, false);
+            self.scheduler.handle_credit(spider, 1 << 40);
+        }
+        self.pump();
+        for _ in 0..100_000 {
+            if self.scheduler.is_drained() {
+                break;
+            }
+            for (host, _) in std::mem::take(&mut self.lookups) {
+                let addresses = vec![self.address()];
+                let ttl = Duration::from_secs(1000);
+                self.scheduler.handle_resolved(self.now, host, Resolution::Addresses { addresses, ttl });
+            }
+            for (spider, count) in self.unwritten.clone().into_iter().map(|(s, lines)| (s, lines.len())) {
+                for (trans, send) in self.unwritten.get_mut(&spider).unwrap().drain(..) {
+                    self.model.in_flight.insert(trans, send);
+                }
+                self.scheduler.handle_written(self.now, spider, count);
+            }
+            for (trans, send) in std::mem::take(&mut self.model.in_flight) {
+                assert!(self.scheduler.handle_done(
+                    self.now,
+                    send.spider,
+                    trans,
+                    Outcome::Status(200).into()
+                ));
+            }
+            self.pump();
+            let idle = self.lookups.is_empty() && self.unwritten.values().all(Vec::is_empty);
+            if let Some(deadline) = self.scheduler.deadline().filter(|_| idle) {
+                self.now = self.now.max(deadline);
+                self.scheduler.handle_timeout(self.now);
+                self.pump();
+            }
+        }
+        assert!(self.scheduler.is_drained(), "not drained: {:?}", self.scheduler.stats());
+        assert!(self.model.pending.is_empty(), "lost: {:?}", self.model.pending);
+        let stats = self.scheduler.stats();
+        assert_eq!((stats.queued, stats.leftover, stats.in_flight, stats.slots_bound), (0, 0, 0, 0));
+    }
+}
+
+#[test]
+fn politeness_and_laws_hold_under_random_operations_and_all_is_drained() {
+    let seeds = std::env::var("SEEDS").ok().and_then(|text| text.parse().ok()).unwrap_or(1500);
+    let first = std::env::var("SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(0);
+    for seed in first..first + seeds {
+        let outcome = std::panic::catch_unwind(|| {
+            let mut world = World::new(seed);
+            for _ in 0..300 {
+                world.step();
+            }
+            world.heal();
+        });
+        assert!(outcome.is_ok(), "repeat with SEED={seed} SEEDS=1");
+    }
+}
