@@ -99,6 +99,16 @@ impl Url {
         }
     }
 
+    /// The URL that `tail` was taken from. Not for strangers: nothing is checked here.
+    pub(crate) fn from_tail(host: &str, tail: Tail<'_>) -> Url {
+        let text = tail.parts(host).concat().into();
+        let host = match tail.scheme {
+            Scheme::Http | Scheme::Https => HostPart::Inline(host.len() as u8),
+            Scheme::Whole => HostPart::Apart(host.into()),
+        };
+        Url { text, host }
+    }
+
     fn scheme_len(&self) -> usize {
         if self.text.starts_with(HTTPS) { HTTPS.len() } else { HTTP.len() }
     }
@@ -159,6 +169,7 @@ mod tests {
         let url = Url::parse(text).expect(text);
         assert_eq!((url.as_str(), url.host()), (normal, host));
         assert_eq!(url.tail().parts(url.host()).concat(), normal);
+        assert_eq!(Url::from_tail(url.host(), url.tail()), url);
         assert!(normal.bytes().all(|b| b.is_ascii_graphic()), "{normal}");
     }
 

@@ -1,0 +1,167 @@
+//! An index in a task of its own, and what the server holds of it.
+//!
+//! Every channel is bounded: one open request, `REPORT_BATCHES`, `ADD_BATCHES`, `EVENTS`. The server's
+//! loop never waits to hand something over: reports wait in the handle, which holds no more of them than
+//! there were pending documents, since a document has one report. Whoever adds URLs does wait.
+
+use super::{Added, Addition, Counters, DocumentIndex, IndexEvent};
+use crate::document::Report;
+use std::sync::Arc;
+use thiserror::Error;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::JoinHandle;
+
+/// Batches of reports on their way to the index's task.
+const REPORT_BATCHES: usize = 4;
+/// Batches of new URLs on their way to the index's task.
+const ADD_BATCHES: usize = 4;
+/// Events on their way to the server.
+const EVENTS: usize = 4;
+
+/// The index's task is gone.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+#[error("the document index is closed")]
+pub struct IndexGone;
+
+/// The server's end: asks, reports, and hears what the index says.
+#[derive(Debug)]
+pub struct IndexHandle {
+    asks: mpsc::Sender<Ask>,
+    reports: mpsc::Sender<Vec<Report>>,
+    events: mpsc::Receiver<IndexEvent>,
+    unsent: Vec<Report>,
+    asking: bool,
+    counters: Arc<Counters>,
+    task: JoinHandle<()>,
+}
+
+/// Puts URLs into the index; as many of these as you like.
+#[derive(Clone, Debug)]
+pub struct Adder {
+    batches: mpsc::Sender<Batch>,
+}
+
+#[derive(Debug)]
+struct Ask {
+    n: usize,
+    reject: Vec<Box<str>>,
+}
+
+#[derive(Debug)]
+struct Batch {
+    urls: Vec<Addition>,
+    reply: oneshot::Sender<Vec<Added>>,
+}
+
+/// Runs `index` in a task of its own.
+pub fn spawn(index: impl DocumentIndex) -> (IndexHandle, Adder) {
+    let (asks, asks_in) = mpsc::channel(1);
+    let (reports, reports_in) = mpsc::channel(REPORT_BATCHES);
+    let (batches, adds_in) = mpsc::channel(ADD_BATCHES);
+    let (events_out, events) = mpsc::channel(EVENTS);
+    let counters = index.counters();
+    let inbox = Inbox { asks: asks_in, reports: reports_in, adds: adds_in };
+    let task = tokio::spawn(run(index, inbox, events_out));
+    (
+        IndexHandle { asks, reports, events, unsent: Vec::new(), asking: false, counters, task },
+        Adder { batches },
+    )
+}
+
+impl IndexHandle {
+    /// Asks for up to `n` documents; false if the last request is still open.
+    pub fn ask(&mut self, n: usize, mut reject: Vec<Box<str>>) -> bool {
+        if self.asking {
+            return false;
+        }
+        reject.sort_unstable();
+        reject.dedup();
+        // There is room: the last request has been answered, so it has been taken out.
+        self.asking = self.asks.try_send(Ask { n, reject }).is_ok();
+        self.asking
+    }
+
+    /// Whether a request is open.
+    pub fn is_asking(&self) -> bool {
+        self.asking
+    }
+
+    /// Reports the end of a document. It leaves with the next call of [`IndexHandle::event`].
+    pub fn report(&mut self, report: Report) {
+        self.unsent.push(report);
+    }
+
+    /// What the index says next; `None` if it is gone. May be dropped at any time and called again.
+    pub async fn event(&mut self) -> Option<IndexEvent> {
+        loop {
+            tokio::select! {
+                Ok(permit) = self.reports.reserve(), if !self.unsent.is_empty() => {
+                    permit.send(std::mem::take(&mut self.unsent));
+                }
+                event = self.events.recv() => {
+                    if matches!(event, None | Some(IndexEvent::Answered { .. })) {
+                        self.asking = false;
+                    }
+                    return event;
+                }
+            }
+        }
+    }
+
+    /// What has been counted.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Hands over the last reports and waits until the index has done what it can. The caller sets the limit.
+    pub async fn close(mut self) {
+        // Nobody reads events any more: the task must not wait for room among them.
+        self.events.close();
+        if !self.unsent.is_empty() {
+            let _ = self.reports.send(std::mem::take(&mut self.unsent)).await;
+        }
+        drop((self.asks, self.reports));
+        let _ = self.task.await;
+    }
+}
+
+impl Adder {
+    /// Puts `urls` into the index and says what became of each, in the same order.
+    pub async fn add(&self, urls: Vec<Addition>) -> Result<Vec<Added>, IndexGone> {
+        let (reply, answer) = oneshot::channel();
+        self.batches.send(Batch { urls, reply }).await.map_err(|_| IndexGone)?;
+        answer.await.map_err(|_| IndexGone)
+    }
+}
+
+struct Inbox {
+    asks: mpsc::Receiver<Ask>,
+    reports: mpsc::Receiver<Vec<Report>>,
+    adds: mpsc::Receiver<Batch>,
+}
+
+/// Until the handle is dropped; then the reports that are left.
+async fn run(mut index: impl DocumentIndex, mut inbox: Inbox, events: mpsc::Sender<IndexEvent>) {
+    loop {
+        tokio::select! {
+            ask = inbox.asks.recv() => match ask {
+                Some(Ask { n, reject }) => index.ask(n, reject),
+                None => break,
+            },
+            Some(reports) = inbox.reports.recv() => index.report(reports),
+            Some(Batch { urls, reply }) = inbox.adds.recv() => index.add(urls, reply),
+            open = pass_on(&mut index, &events) => if !open { break },
+        }
+    }
+    while let Some(reports) = inbox.reports.recv().await {
+        index.report(reports);
+    }
+    index.close().await;
+}
+
+/// One event, once there is room for it; false if nobody listens.
+async fn pass_on(index: &mut impl DocumentIndex, events: &mpsc::Sender<IndexEvent>) -> bool {
+    let Ok(room) = events.reserve().await else { return false };
+    room.send(index.event().await);
+    true
+}

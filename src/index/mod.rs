@@ -1,0 +1,167 @@
+//! Where documents come from, and where their ends are reported.
+//!
+//! A backend is a [`DocumentIndex`]: told what is wanted, it says in its own time what there is. The
+//! server never touches one: it runs in a task of its own, behind an [`IndexHandle`] ([`handle`]).
+//! [`memory`] keeps everything in RAM, [`tcp`] speaks to an index elsewhere; [`seeds`] reads files of URLs.
+//!
+//! Not here: which host may be asked when, and whether a document is already pending. That is the scheduler's.
+
+pub mod dialogue;
+mod doc_ids;
+mod fingerprints;
+pub mod handle;
+pub mod memory;
+mod outbox;
+pub mod seeds;
+pub mod tcp;
+
+pub use handle::{Adder, IndexGone, IndexHandle, spawn};
+pub use memory::MemoryIndex;
+pub use tcp::{TcpIndex, TcpOptions};
+
+use crate::document::{Candidate, Report};
+use crate::ids::DocId;
+use crate::url::Url;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use tokio::sync::oneshot;
+
+/// A document index, as its task sees it: requests in, events out, nothing blocks.
+pub trait DocumentIndex: Send + 'static {
+    /// Asks for up to `n` documents, none of the hosts in `reject`, which is sorted. Never called before
+    /// the last request was answered; each is answered by exactly one [`IndexEvent::Answered`].
+    fn ask(&mut self, n: usize, reject: Vec<Box<str>>);
+
+    /// Takes the ends of documents. They are delivered, however long that takes.
+    fn report(&mut self, reports: Vec<Report>);
+
+    /// Takes new URLs and says what became of each, in the same order.
+    fn add(&mut self, urls: Vec<Addition>, reply: oneshot::Sender<Vec<Added>>);
+
+    /// What the index says next; does the work that leads to it. May be dropped at any time and called
+    /// again, and nothing is lost.
+    fn event(&mut self) -> impl Future<Output = IndexEvent> + Send;
+
+    /// Delivers what can be delivered soon. The last call.
+    fn close(&mut self) -> impl Future<Output = ()> + Send;
+
+    /// What has been counted.
+    fn counters(&self) -> Arc<Counters>;
+}
+
+/// What an index says.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum IndexEvent {
+    /// Part of the answer to the open request. In all parts together at most what was asked for.
+    Candidates(Vec<Candidate>),
+    /// The end of the answer.
+    Answered {
+        /// How many candidates there were in all.
+        given: usize,
+        /// Whether the index said all it had to say; if not, it cannot be reached or was lost midway.
+        complete: bool,
+    },
+    /// There are new documents since the last answer: asking again may be of use.
+    Grown,
+    /// The index can be reached.
+    Up,
+    /// It cannot, any more.
+    Down,
+}
+
+/// A URL for the index, with the name it shall have there, or any.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Addition {
+    /// The document's name, if somebody has chosen one.
+    pub doc: Option<DocId>,
+    /// What to fetch.
+    pub url: Url,
+}
+
+/// What became of an [`Addition`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Added {
+    /// New, under this name.
+    Accepted(DocId),
+    /// Handed on to an index that does not say whether it is new.
+    Sent,
+    /// The URL is known, pending or finished.
+    Duplicate,
+    /// The name belongs to another URL.
+    IdTaken,
+    /// This index names its documents itself.
+    OwnIdsOnly,
+    /// The index cannot be reached, and too many wait for it already. Try again later.
+    NoRoom,
+}
+
+macro_rules! counters {
+    ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
+        /// What happened between the server and its index, since the start.
+        #[derive(Default, Debug)]
+        pub struct Counters { $($(#[$doc])* pub $name: Counter,)* }
+
+        impl Counters {
+            /// Every counter with its name.
+            pub fn all(&self) -> impl Iterator<Item = (&'static str, u64)> {
+                [$((stringify!($name), self.$name.value()),)*].into_iter()
+            }
+        }
+    };
+}
+
+counters! {
+    /// Requests.
+    requests,
+    /// Candidates that were used.
+    candidates,
+    /// Candidates nobody asked for; reported FAILED.
+    surplus,
+    /// Candidates that cannot be fetched; reported FAILED.
+    unusable,
+    /// Candidates of hosts on the reject list; used nevertheless.
+    rejected_host,
+    /// Lines that make no sense.
+    nonsense,
+    /// Documents reported DONE.
+    done,
+    /// Documents reported FAILED.
+    failed,
+    /// Documents reported DENIED.
+    denied,
+    /// URLs accepted, or handed on.
+    added,
+    /// URLs that were known.
+    duplicates,
+    /// Connections that were lost.
+    lost,
+}
+
+/// A number that only grows.
+#[derive(Default, Debug)]
+pub struct Counter(AtomicU64);
+
+impl Counter {
+    /// Adds to it.
+    pub fn add(&self, n: usize) {
+        self.0.fetch_add(n as u64, Ordering::Relaxed);
+    }
+
+    /// What it has come to.
+    pub fn value(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Counters {
+    fn count_reports(&self, reports: &[Report]) {
+        use crate::document::End;
+        for report in reports {
+            match report.end {
+                End::Done(_) => self.done.add(1),
+                End::Failed(_) => self.failed.add(1),
+                End::Denied(_) => self.denied.add(1),
+            }
+        }
+    }
+}

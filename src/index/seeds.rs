@@ -1,0 +1,292 @@
+//! Files of URLs: lines `URL` or `DOC_ID URL`, `#` comments, blank lines. The body of `POST /api/urls` is the same.
+//!
+//! Read as a stream: a file of any length costs one buffer. A bad line is named, and the others go on.
+
+use super::{Added, Adder, Addition, IndexGone};
+use crate::ids::DocId;
+use crate::url::{URL_MAX, Url, UrlError};
+use crate::wire::{Line, LineDecoder, number};
+use bytes::BytesMut;
+use std::io;
+use std::os::fd::AsFd;
+use thiserror::Error;
+use tokio::fs::File;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+/// Longest line: the longest URL, and room for its id.
+pub const LINE_MAX: usize = URL_MAX + 64;
+/// Bytes read at once.
+const READ_MAX: usize = 64 * 1024;
+/// URLs handed to the index at once.
+const BATCH: usize = 1_000;
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+/// Why a line of a seeds file was not taken.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
+pub enum SeedError {
+    /// Not a URL that could be fetched.
+    #[error(transparent)]
+    Url(#[from] UrlError),
+    /// More words than a line has.
+    #[error("a line is URL or DOC_ID URL, and a URL has no spaces")]
+    Words,
+    /// The first of two words is no DOC_ID.
+    #[error("DOC_ID must be a number below 2^64")]
+    DocId,
+    /// Not text.
+    #[error("not UTF-8")]
+    Utf8,
+    /// Longer than any URL.
+    #[error("line longer than {LINE_MAX} bytes")]
+    TooLong,
+    /// The name belongs to another URL.
+    #[error("DOC_ID is taken by another URL")]
+    IdTaken,
+    /// This index names its documents itself.
+    #[error("this index chooses DOC_IDs itself")]
+    OwnIdsOnly,
+    /// The index cannot be reached, and too many URLs wait for it already.
+    #[error("the document index cannot be reached")]
+    NoRoom,
+}
+
+/// Reads one line, without its end. `None` for blank lines and comments.
+pub fn parse(line: &[u8]) -> Result<Option<Addition>, SeedError> {
+    let line = line.trim_ascii();
+    if line.is_empty() || line.starts_with(b"#") {
+        return Ok(None);
+    }
+    let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
+    let (doc, url) = match (words.next(), words.next(), words.next()) {
+        (Some(url), None, _) => (None, url),
+        (Some(doc), Some(url), None) => (Some(DocId(number(doc).ok_or(SeedError::DocId)?)), url),
+        _ => return Err(SeedError::Words),
+    };
+    let url = std::str::from_utf8(url).map_err(|_| SeedError::Utf8)?;
+    Ok(Some(Addition { doc, url: Url::parse(url)? }))
+}
+
+/// Bytes into lines into URLs, without I/O: [`SeedLines::push`] what has come, take what is whole.
+#[derive(Debug)]
+pub struct SeedLines {
+    input: BytesMut,
+    decoder: LineDecoder,
+    /// Lines begun so far.
+    number: u64,
+    ended: bool,
+}
+
+/// A line that is not blank, with its number, counted from 1.
+pub type SeedLine = (u64, Result<Addition, SeedError>);
+
+impl Default for SeedLines {
+    fn default() -> Self {
+        SeedLines { input: BytesMut::new(), decoder: LineDecoder::bytes(LINE_MAX), number: 0, ended: false }
+    }
+}
+
+impl SeedLines {
+    /// Takes more input.
+    pub fn push(&mut self, bytes: &[u8]) {
+        self.input.extend_from_slice(bytes);
+    }
+
+    /// There is no more: what is left is the last line.
+    pub fn end(&mut self) {
+        self.ended = true;
+    }
+
+    /// The next line that is neither blank nor a comment; `None` until there is more input.
+    pub fn next_line(&mut self) -> Option<SeedLine> {
+        loop {
+            let line = match self.decoder.next_line(&mut self.input) {
+                Some(line) => line,
+                None if self.ended => self.decoder.last_line(&mut self.input)?,
+                None => return None,
+            };
+            self.number += 1;
+            let parsed = match line {
+                Line::Text(text) => parse(self.without_bom(&text)),
+                Line::TooLong(_) => Err(SeedError::TooLong),
+                Line::NotAscii => Err(SeedError::Utf8),
+            };
+            if let Some(result) = parsed.transpose() {
+                return Some((self.number, result));
+            }
+        }
+    }
+
+    fn without_bom<'a>(&self, line: &'a [u8]) -> &'a [u8] {
+        let bom = if self.number == 1 { BOM } else { b"" };
+        line.strip_prefix(bom).unwrap_or(line)
+    }
+}
+
+/// What became of a stream of seeds.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Fed {
+    /// New URLs, or URLs handed on.
+    pub accepted: u64,
+    /// URLs that were known.
+    pub duplicate: u64,
+    /// Lines that were not taken.
+    pub rejected: u64,
+}
+
+/// Why a stream of seeds was not read to its end.
+#[derive(Debug, Error)]
+pub enum FeedError {
+    /// It could not be read.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// There is nobody to feed.
+    #[error(transparent)]
+    Gone(#[from] IndexGone),
+}
+
+/// Puts all URLs of `input` into the index. Each line that is not taken is told to `on_bad`.
+pub async fn feed(
+    mut input: impl AsyncRead + Unpin,
+    adder: &Adder,
+    mut on_bad: impl FnMut(u64, SeedError),
+) -> Result<Fed, FeedError> {
+    let mut feeder = Feeder { fed: Fed::default(), batch: Vec::new(), numbers: Vec::new() };
+    let mut lines = SeedLines::default();
+    while !lines.ended {
+        lines.input.reserve(READ_MAX);
+        if input.read_buf(&mut lines.input).await? == 0 {
+            lines.end();
+        }
+        while let Some((number, parsed)) = lines.next_line() {
+            match parsed {
+                Ok(addition) => feeder.take(number, addition),
+                Err(error) => feeder.refuse(number, error, &mut on_bad),
+            }
+            if feeder.batch.len() == BATCH {
+                feeder.flush(adder, &mut on_bad).await?;
+            }
+        }
+    }
+    feeder.flush(adder, &mut on_bad).await?;
+    Ok(feeder.fed)
+}
+
+/// Puts all URLs of a file into the index (`-` is the standard input). Bad lines go to the log.
+pub async fn feed_file(path: &str, adder: &Adder) -> Result<Fed, FeedError> {
+    let on_bad = |line, reason: SeedError| tracing::warn!(file = path, line, %reason, "bad line in seeds");
+    let file = if path == "-" { standard_input()? } else { File::open(path).await? };
+    feed(file, adder, on_bad).await
+}
+
+/// Its own descriptor: tokio's stdin would need one more feature, and has a buffer too many.
+fn standard_input() -> io::Result<File> {
+    let descriptor = io::stdin().as_fd().try_clone_to_owned()?;
+    Ok(File::from_std(descriptor.into()))
+}
+
+struct Feeder {
+    fed: Fed,
+    batch: Vec<Addition>,
+    /// Where each of the batch stands in the file.
+    numbers: Vec<u64>,
+}
+
+impl Feeder {
+    fn take(&mut self, number: u64, addition: Addition) {
+        self.batch.push(addition);
+        self.numbers.push(number);
+    }
+
+    fn refuse(&mut self, number: u64, error: SeedError, on_bad: &mut impl FnMut(u64, SeedError)) {
+        self.fed.rejected += 1;
+        on_bad(number, error);
+    }
+
+    async fn flush(
+        &mut self,
+        adder: &Adder,
+        on_bad: &mut impl FnMut(u64, SeedError),
+    ) -> Result<(), IndexGone> {
+        if self.batch.is_empty() {
+            return Ok(());
+        }
+        let added = adder.add(std::mem::take(&mut self.batch)).await?;
+        for (number, added) in std::mem::take(&mut self.numbers).into_iter().zip(added) {
+            match added {
+                Added::Accepted(_) | Added::Sent => self.fed.accepted += 1,
+                Added::Duplicate => self.fed.duplicate += 1,
+                Added::IdTaken => self.refuse(number, SeedError::IdTaken, on_bad),
+                Added::OwnIdsOnly => self.refuse(number, SeedError::OwnIdsOnly, on_bad),
+                Added::NoRoom => self.refuse(number, SeedError::NoRoom, on_bad),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::index::{MemoryIndex, spawn};
+
+    fn lines(pieces: &[&[u8]]) -> Vec<(u64, Result<String, SeedError>)> {
+        let mut lines = SeedLines::default();
+        let mut all = Vec::new();
+        let text = |new: Addition| match new.doc {
+            Some(doc) => format!("{doc} {}", new.url.as_str()),
+            None => new.url.as_str().to_owned(),
+        };
+        for piece in pieces {
+            lines.push(piece);
+            all.extend(std::iter::from_fn(|| lines.next_line()));
+        }
+        lines.end();
+        all.extend(std::iter::from_fn(|| lines.next_line()));
+        all.into_iter().map(|(number, line)| (number, line.map(text))).collect()
+    }
+
+    #[test]
+    fn all_kinds_of_lines() {
+        let file =
+            "\u{feff}http://a.example\r\n\r\n# comment\n7 http://a.example/b#c\n  \thttp://blåbær.no/ \nx";
+        let want = vec![
+            (1, Ok("http://a.example/".to_owned())),
+            (4, Ok("7 http://a.example/b".to_owned())),
+            (5, Ok("http://xn--blbr-roah.no/".to_owned())),
+            (6, Err(UrlError::from(url::ParseError::RelativeUrlWithoutBase).into())),
+        ];
+        assert_eq!(lines(&[file.as_bytes()]), want);
+        let bytes: Vec<&[u8]> = file.as_bytes().chunks(1).collect();
+        assert_eq!(lines(&bytes), want, "byte by byte");
+    }
+
+    #[test]
+    fn bad_lines_are_named_and_the_others_go_on() {
+        let long = format!("http://a.example/{}", "x".repeat(LINE_MAX));
+        let file = format!(
+            "{long}\n-1 http://a/\n1 2 http://a/\nftp://a/\n99999999999999999999 http://a/\n5\nhttp://ok.example/"
+        );
+        let errors: Vec<_> = lines(&[file.as_bytes()]).into_iter().map(|(n, line)| (n, line.err())).collect();
+        let scheme = SeedError::Url(UrlError::Scheme);
+        let no_url = SeedError::Url(url::ParseError::RelativeUrlWithoutBase.into());
+        let want = [SeedError::TooLong, SeedError::DocId, SeedError::Words, scheme, SeedError::DocId, no_url];
+        let want: Vec<_> = (1..).zip(want.map(Some).into_iter().chain([None])).collect();
+        assert_eq!(errors, want);
+        assert_eq!(lines(&[b"http://a.example/\xff"]), [(1, Err(SeedError::Utf8))]);
+    }
+
+    #[tokio::test]
+    async fn a_stream_is_fed_in_batches_and_counted() {
+        let (index, adder) = spawn(MemoryIndex::with_seed(1));
+        let pages: String = (0..2_500).map(|n| format!("http://a.example/{n}\n")).collect();
+        let file = format!("1 http://b.example/\n{pages}http://a.example/7\n1 http://c.example/\nnonsense\n");
+        let mut bad = Vec::new();
+        let fed = feed(file.as_bytes(), &adder, |line, error| bad.push((line, error))).await;
+        assert_eq!(fed.ok(), Some(Fed { accepted: 2_501, duplicate: 1, rejected: 2 }));
+        bad.sort_by_key(|(line, _)| *line);
+        assert_eq!(bad[0], (2_503, SeedError::IdTaken));
+        assert_eq!((bad.len(), bad[1].0), (2, 2_504));
+        index.close().await;
+        assert!(matches!(feed(file.as_bytes(), &adder, |_, _| ()).await, Err(FeedError::Gone(_))));
+    }
+}
