@@ -18,6 +18,7 @@ pub mod ids;
 pub mod index;
 pub mod logs;
 pub mod scheduler;
+pub mod server;
 pub mod settings;
 pub mod time;
 pub mod url;

@@ -4,6 +4,7 @@ use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use urlserver::cli::{self, Request};
 use urlserver::logs::{self, LogOptions};
+use urlserver::server;
 use urlserver::settings::{Settings, Sources};
 
 /// Failed at run time.
@@ -38,20 +39,10 @@ fn serve(sources: &Sources, log: &LogOptions) -> ExitCode {
     for warning in &effective.warnings {
         tracing::warn!("{warning}");
     }
-    match run(effective.settings) {
+    match server::run(effective.settings) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => complain(FAILED, &format!("{error:#}")),
+        Err(error) => complain(FAILED, &error),
     }
-}
-
-fn run(settings: Settings) -> anyhow::Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    runtime.block_on(server(settings))
-}
-
-/// Stands where the server will be linked.
-async fn server(_settings: Settings) -> anyhow::Result<()> {
-    anyhow::bail!("server not linked yet")
 }
 
 fn check(sources: &Sources) -> ExitCode {

@@ -235,6 +235,7 @@ fn put_varint(out: &mut [u8], mut value: u64) -> usize {
 }
 
 #[cfg(test)]
+#[allow(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
     use proptest::prelude::*;

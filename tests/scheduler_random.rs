@@ -298,7 +298,7 @@ impl World {
             Some((trans, owner)) if owner != spider => trans,
             _ => TransId(self.rng.u64(..)),
         };
-        if !self.model.in_flight.get(&trans).is_some_and(|send| send.spider == spider) {
+        if self.model.in_flight.get(&trans).is_none_or(|send| send.spider != spider) {
             assert!(!self.scheduler.handle_done(self.now, spider, trans, Outcome::Unsaid.into()));
             assert!(!self.scheduler.handle_working(self.now, spider, trans));
         }

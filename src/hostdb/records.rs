@@ -142,7 +142,7 @@ mod tests {
             (9.999_999, false, Advice::UseAndRefresh),
             (10.0, false, Advice::Ask),
             (10.0, true, Advice::UseAndRefresh),
-            (3609.999_999, true, Advice::UseAndRefresh),
+            (3_609.999_999, true, Advice::UseAndRefresh),
             (3610.0, true, Advice::Ask),
         ] {
             assert_eq!(record.advice(seconds(t), &TTL, unanswered), advice, "at {t}");

@@ -16,7 +16,7 @@ pub struct GroupRule {
     pub name: Box<str>,
     /// Host names.
     pub hosts: Vec<Box<str>>,
-    /// Domains: every host below them, and the domain itself. Without leading dot.
+    /// Domains: every host below them, not the domain itself. Without leading dot.
     pub domains: Vec<Box<str>>,
     /// Address ranges.
     pub ranges: Vec<IpRange>,
@@ -83,7 +83,7 @@ impl Groups {
     /// The first rule that names `host`, a domain above it, or a range around `ip`.
     pub(super) fn of(&self, host: &str, ip: Option<IpAddr>) -> Option<u32> {
         let named = self.by_host.get(host).copied();
-        let domain = domains_of(host).filter_map(|d| self.by_domain.get(d).copied()).min();
+        let domain = domains_above(host).filter_map(|d| self.by_domain.get(d).copied()).min();
         let range = ip.and_then(|ip| {
             self.ranges.iter().find(|(range, _)| range.contains(ip)).map(|&(_, number)| number)
         });
@@ -96,9 +96,9 @@ impl Groups {
     }
 }
 
-/// `a.b.c`, `b.c`, `c`.
-fn domains_of(host: &str) -> impl Iterator<Item = &str> {
-    std::iter::successors(Some(host), |domain| domain.split_once('.').map(|(_, above)| above))
+/// For `a.b.c`: `b.c`, `c`.
+fn domains_above(host: &str) -> impl Iterator<Item = &str> {
+    std::iter::successors(Some(host), |domain| domain.split_once('.').map(|(_, above)| above)).skip(1)
 }
 
 #[cfg(test)]
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(groups.of("www.a.example", Some(ip("192.0.2.1"))), Some(0));
         assert_eq!(groups.of("x.b.example", None), Some(1), "the domain stands before the name");
         assert_eq!(groups.of("xb.example", None), Some(2), "a domain ends at a dot");
-        assert_eq!(groups.of("b.example", None), Some(1), "a domain holds itself");
+        assert_eq!(groups.of("b.example", None), Some(2), "a domain does not hold itself");
         assert_eq!(groups.of("other.test", Some(ip("192.0.2.1"))), Some(1));
         assert_eq!(groups.of("other.test", Some(ip("192.0.3.1"))), Some(2));
         assert_eq!(groups.of("other.test", Some(ip("198.51.100.1"))), None);

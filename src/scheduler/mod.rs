@@ -258,11 +258,16 @@ impl Scheduler {
 
     /// When [`Scheduler::handle_timeout`] must be called at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        let silent = self.leases.most_silent().map(|(_, since)| since + self.config.status_timeout);
-        let oldest = self.leases.oldest().zip(self.config.lease_max).map(|((_, at), max)| at + max);
         let timers = [self.gates.timers.first(), self.leases.waits.first(), self.host_timers.first()];
         let demand = self.wants_candidates().then_some(self.demand.not_before()).flatten();
-        [silent, oldest, demand].into_iter().chain(timers).flatten().min()
+        [self.lease_deadline(), demand].into_iter().chain(timers).flatten().min()
+    }
+
+    /// When the next send is taken back, unless a spider says something of it first.
+    pub fn lease_deadline(&self) -> Option<Instant> {
+        let silent = self.leases.most_silent().map(|(_, since)| since + self.config.status_timeout);
+        let oldest = self.leases.oldest().zip(self.config.lease_max).map(|((_, at), max)| at + max);
+        [silent, oldest].into_iter().flatten().min()
     }
 
     /// Time has passed. Everything that was received by `now` must have been handled before: a status

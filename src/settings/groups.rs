@@ -96,6 +96,16 @@ pub struct Cidr {
 }
 
 impl Cidr {
+    /// Its first address.
+    pub fn first(&self) -> IpAddr {
+        self.first
+    }
+
+    /// How many bits count.
+    pub fn prefix(&self) -> u8 {
+        self.prefix
+    }
+
     /// Whether `address` lies in the block. A v4-mapped address is an IPv4 address.
     pub fn contains(&self, address: IpAddr) -> bool {
         masked(address.to_canonical(), self.prefix) == Some(self.first)

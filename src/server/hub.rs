@@ -1,0 +1,598 @@
+//! The one loop. It owns the scheduler and all spiders' connections, and never waits for anything but the
+//! next event: reading, writing and asking are all done without blocking.
+
+use super::clock::Clock;
+use super::connection::{Connection, ConnectionId, Heard, Read, hear};
+use super::doors;
+use super::rate::Rate;
+use crate::document::Candidate;
+use crate::hostdb::{Resolution, Resolver};
+use crate::ids::{HostId, SpiderId};
+use crate::index::{Adder, Addition, IndexEvent, IndexHandle};
+use crate::scheduler::{Admission, Scheduler, Stats};
+use crate::time::{Duration, Instant};
+use crate::url::Url;
+use crate::wire::{Command, CommandError, Line};
+use indexmap::{IndexMap, IndexSet};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tokio::sync::{mpsc, oneshot};
+
+/// Names looked up at the same time.
+const LOOKUPS_MAX: usize = 128;
+/// Candidates taken in, and reports handed out, before anything else gets its turn.
+const CANDIDATES_PER_TURN: usize = 256;
+const REPORTS_PER_TURN: usize = 4096;
+/// Reads of one connection before the others get their turn.
+const READS_PER_TURN: usize = 4;
+/// URLs found by spiders on their way to the index. A spider that finds more waits for its ADDs to be read.
+const ADDITIONS_MAX: usize = 64;
+/// Longest wait for the first line where a token is asked for.
+const AUTH_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// What happens around the hub.
+pub(super) enum Event {
+    /// A spider is here.
+    Connected(Box<Connection>),
+    /// A connection has something to read.
+    Readable(ConnectionId),
+    /// A connection has room to write.
+    Writable(ConnectionId),
+    /// A spider has had its time to say the token.
+    AuthOverdue(ConnectionId),
+    /// A spider has had its time to read what was written.
+    WriteOverdue(ConnectionId, u64),
+    /// The answer to a look-up.
+    Resolved(HostId, Resolution),
+    /// URLs found by spiders have reached the index.
+    Added,
+    /// All seeds have reached the index.
+    Seeded,
+    /// Somebody asks how things stand.
+    Stats(oneshot::Sender<ServerStats>),
+    /// Stop.
+    Stop,
+}
+
+/// How things stand with the server.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ServerStats {
+    pub(super) scheduler: Stats,
+    pub(super) malformed_lines: u64,
+    pub(super) urls_per_sec: f64,
+    pub(super) index_up: bool,
+    pub(super) uptime: Duration,
+}
+
+/// What the hub needs from around it.
+pub(super) struct Surroundings {
+    pub(super) clock: Clock,
+    pub(super) index: IndexHandle,
+    pub(super) adder: Adder,
+    pub(super) resolver: Arc<Resolver>,
+    /// Where look-ups run.
+    pub(super) rim: tokio::runtime::Handle,
+    pub(super) events: mpsc::Sender<Event>,
+    pub(super) token: Option<String>,
+    /// Longest time without any progress in writing to a spider.
+    pub(super) stall_max: Duration,
+    pub(super) exit_when_done: bool,
+}
+
+/// The loop's state.
+pub(super) struct Hub {
+    around: Surroundings,
+    scheduler: Scheduler,
+    connections: IndexMap<ConnectionId, Connection>,
+    by_spider: hashbrown::HashMap<SpiderId, ConnectionId>,
+    last_connection: u64,
+    /// Connections that may have more to read at once.
+    readable: IndexSet<ConnectionId>,
+    /// Connections with something to write.
+    dirty: IndexSet<ConnectionId>,
+    /// Candidates that have arrived and are not taken in yet.
+    arrivals: VecDeque<Candidate>,
+    /// The end of the answer, behind those.
+    answered: bool,
+    lookups: usize,
+    additions: usize,
+    seeded: bool,
+    index_up: bool,
+    malformed_lines: u64,
+    rate: Rate,
+    done: Doneness,
+}
+
+/// Whether the index has had nothing more since anything changed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Doneness {
+    /// There was, or may be, something to do.
+    Busy,
+    /// Nothing is left here; the index is being asked whether it has more.
+    Asking,
+    /// It has not.
+    Done,
+}
+
+impl Hub {
+    pub(super) fn new(scheduler: Scheduler, around: Surroundings, seeded: bool) -> Hub {
+        Hub {
+            around,
+            scheduler,
+            connections: IndexMap::new(),
+            by_spider: hashbrown::HashMap::new(),
+            last_connection: 0,
+            readable: IndexSet::new(),
+            dirty: IndexSet::new(),
+            arrivals: VecDeque::new(),
+            answered: false,
+            lookups: 0,
+            additions: 0,
+            seeded,
+            index_up: false,
+            malformed_lines: 0,
+            rate: Rate::default(),
+            done: Doneness::Busy,
+        }
+    }
+
+    /// Runs until it is told to stop, or all is done; then gives the index back for its last reports.
+    pub(super) async fn run(mut self, mut events: mpsc::Receiver<Event>) -> IndexHandle {
+        loop {
+            let more = self.turn().await;
+            if self.is_done() {
+                break;
+            }
+            if more {
+                // Others on this thread, and the sockets, get their turn.
+                tokio::task::yield_now().await;
+                match events.try_recv() {
+                    Ok(Event::Stop) => break,
+                    Ok(event) => self.handle(event),
+                    Err(_) => {}
+                }
+                self.drain(&mut events);
+                continue;
+            }
+            let Some(event) = self.next_event(&mut events).await else { continue };
+            if let Event::Stop = event {
+                break;
+            }
+            self.handle(event);
+            if self.drain(&mut events) {
+                break;
+            }
+        }
+        self.stop()
+    }
+
+    /// Handles what has happened already; true if it is time to stop.
+    fn drain(&mut self, events: &mut mpsc::Receiver<Event>) -> bool {
+        for _ in 0..64 {
+            match events.try_recv() {
+                Ok(Event::Stop) => return true,
+                Ok(event) => self.handle(event),
+                Err(_) => break,
+            }
+        }
+        false
+    }
+
+    /// Waits for an event, for the index, or for the deadline.
+    async fn next_event(&mut self, events: &mut mpsc::Receiver<Event>) -> Option<Event> {
+        let deadline = self.scheduler.deadline().and_then(|at| self.around.clock.to_system(at));
+        let sleep = async {
+            match deadline {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            event = events.recv() => Some(event.unwrap_or(Event::Stop)),
+            event = self.around.index.event() => {
+                self.handle_index(event);
+                None
+            }
+            () = sleep => None,
+        }
+    }
+
+    /// Does all that can be done now; true if there is more to do at once.
+    async fn turn(&mut self) -> bool {
+        let mut more = self.read_all();
+        self.keep_clocks().await;
+        more |= self.admit();
+        self.send_all();
+        self.look_up();
+        self.ask_index();
+        more |= self.report_all();
+        more
+    }
+
+    fn now(&self) -> Instant {
+        self.around.clock.now()
+    }
+
+    fn handle(&mut self, event: Event) {
+        match event {
+            Event::Connected(connection) => self.handle_connected(*connection),
+            Event::Readable(id) => {
+                self.readable.insert(id);
+            }
+            Event::Writable(id) => {
+                if let Some(connection) = self.connections.get_mut(&id) {
+                    connection.awaits_room = false;
+                    self.dirty.insert(id);
+                }
+            }
+            Event::AuthOverdue(id) => {
+                if self.connections.get(&id).is_some_and(|connection| connection.spider.is_none()) {
+                    self.close(id, "no AUTH in time");
+                }
+            }
+            Event::WriteOverdue(id, written) => {
+                if self.connections.get(&id).is_some_and(|connection| connection.is_stuck_at(written)) {
+                    self.close(id, "it does not read");
+                }
+            }
+            Event::Resolved(host, resolution) => {
+                self.lookups -= 1;
+                self.scheduler.handle_resolved(self.now(), host, resolution);
+            }
+            Event::Added => {
+                self.additions -= 1;
+                self.change();
+            }
+            Event::Seeded => {
+                self.seeded = true;
+                self.change();
+            }
+            Event::Stats(reply) => {
+                let _ = reply.send(self.stats());
+            }
+            Event::Stop => {}
+        }
+    }
+
+    /// Something may be to do again.
+    fn change(&mut self) {
+        self.done = Doneness::Busy;
+        self.scheduler.handle_index_news();
+    }
+
+    fn stats(&self) -> ServerStats {
+        let now = self.now();
+        ServerStats {
+            scheduler: self.scheduler.stats(),
+            malformed_lines: self.malformed_lines,
+            urls_per_sec: self.rate.per_sec(now),
+            index_up: self.index_up,
+            uptime: now.since(Instant::ZERO),
+        }
+    }
+
+    fn handle_connected(&mut self, mut connection: Connection) {
+        self.last_connection += 1;
+        let id = ConnectionId(self.last_connection);
+        let (stream, watch) = (Arc::clone(&connection.stream), Arc::clone(&connection.watch));
+        tracing::info!(spider = id.0, peer = %connection.peer, "spider connected");
+        let watcher = tokio::spawn(doors::watch(id, stream, watch, self.around.events.clone()));
+        connection.watcher = Some(watcher.abort_handle());
+        self.connections.insert(id, connection);
+        if self.around.token.is_none() {
+            self.welcome(id);
+        } else {
+            self.later(AUTH_TIMEOUT, Event::AuthOverdue(id));
+        }
+    }
+
+    /// The spider may be given work.
+    fn welcome(&mut self, id: ConnectionId) {
+        let spider = self.scheduler.handle_spider_connected();
+        self.by_spider.insert(spider, id);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.spider = Some(spider);
+        }
+    }
+
+    fn later(&self, delay: Duration, event: Event) {
+        let events = self.around.events.clone();
+        tokio::spawn(async move {
+            tokio::time::sleep(delay).await;
+            let _ = events.send(event).await;
+        });
+    }
+
+    fn close(&mut self, id: ConnectionId, why: &str) {
+        let Some(connection) = self.connections.swap_remove(&id) else { return };
+        self.readable.swap_remove(&id);
+        self.dirty.swap_remove(&id);
+        tracing::info!(spider = id.0, peer = %connection.peer, why, "spider's connection ended");
+        if let Some(spider) = connection.spider {
+            self.by_spider.remove(&spider);
+            self.scheduler.handle_spider_gone(self.now(), spider);
+        }
+    }
+
+    /// Reads what spiders have said; true if some have said more.
+    fn read_all(&mut self) -> bool {
+        for id in std::mem::take(&mut self.readable) {
+            self.read(id, READS_PER_TURN);
+        }
+        !self.readable.is_empty()
+    }
+
+    fn read(&mut self, id: ConnectionId, reads: usize) {
+        for _ in 0..reads {
+            let Some(connection) = self.connections.get_mut(&id) else { return };
+            // URLs it has found wait for the index: the socket holds back what comes next.
+            if self.additions >= ADDITIONS_MAX {
+                self.readable.insert(id);
+                return;
+            }
+            match connection.read() {
+                Read::More => {}
+                Read::Empty => return connection.watch.notify_one(),
+                Read::Gone => return self.close(id, "the spider closed it"),
+            }
+            if !self.handle_lines(id) {
+                return;
+            }
+        }
+        self.readable.insert(id);
+    }
+
+    /// Handles the lines that were read; false if the connection is closed now.
+    fn handle_lines(&mut self, id: ConnectionId) -> bool {
+        let mut found = Vec::new();
+        while let Some(line) = self.connections.get_mut(&id).and_then(Connection::next_line) {
+            let Some(spider) = self.connections.get(&id).and_then(|connection| connection.spider) else {
+                if !self.authenticate(id, &line) {
+                    return false;
+                }
+                continue;
+            };
+            let understood = match hear(&line) {
+                None => continue,
+                Some(Heard::Command(command)) => self.obey(id, spider, command, &mut found),
+                Some(Heard::Bad(error)) => {
+                    self.complain(id, error);
+                    false
+                }
+            };
+            let Some(connection) = self.connections.get_mut(&id) else { return false };
+            if !connection.count_line(understood) {
+                self.write(id);
+                self.close(id, "too many lines that make no sense");
+                return false;
+            }
+        }
+        self.add(found);
+        true
+    }
+
+    fn authenticate(&mut self, id: ConnectionId, line: &Line) -> bool {
+        let said = match hear(line) {
+            Some(Heard::Command(Command::Auth(said))) => said,
+            Some(Heard::Command(_) | Heard::Bad(_)) | None => "",
+        };
+        let right =
+            self.around.token.as_deref().is_none_or(|token| super::same(said.as_bytes(), token.as_bytes()));
+        if right {
+            self.welcome(id);
+        } else {
+            self.close(id, "no AUTH with the right token");
+        }
+        right
+    }
+
+    /// Does what a spider says; false if it makes no sense.
+    fn obey(
+        &mut self,
+        id: ConnectionId,
+        spider: SpiderId,
+        command: Command<'_>,
+        found: &mut Vec<Url>,
+    ) -> bool {
+        let now = self.now();
+        match command {
+            Command::Done { trans, said } => {
+                let since_1970 =
+                    if said.retry_after.is_some() { Clock::since_1970() } else { Duration::ZERO };
+                self.scheduler.handle_done(now, spider, trans, said.at(since_1970));
+            }
+            Command::Working { trans } => {
+                self.scheduler.handle_working(now, spider, trans);
+            }
+            Command::Get(lines) => self.scheduler.handle_credit(spider, lines),
+            Command::Add(url) => found.push(url),
+            Command::Auth(_) if self.around.token.is_none() => {}
+            Command::Auth(said) => {
+                let right = self.around.token.as_deref() == Some(said);
+                if !right {
+                    self.complain(id, CommandError::Verb);
+                }
+                return right;
+            }
+        }
+        true
+    }
+
+    fn complain(&mut self, id: ConnectionId, error: CommandError) {
+        self.malformed_lines += 1;
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.push_error(error);
+            self.dirty.insert(id);
+        }
+    }
+
+    /// Hands URLs that a spider has found to the index.
+    fn add(&mut self, found: Vec<Url>) {
+        if found.is_empty() {
+            return;
+        }
+        self.additions += 1;
+        let (adder, events) = (self.around.adder.clone(), self.around.events.clone());
+        let urls = found.into_iter().map(|url| Addition { doc: None, url }).collect();
+        tokio::spawn(async move {
+            if adder.add(urls).await.is_err() {
+                tracing::debug!("URLs found by a spider came after the index was closed");
+            }
+            let _ = events.send(Event::Added).await;
+        });
+    }
+
+    /// Lets clocks run out; what was received in time is handled first.
+    async fn keep_clocks(&mut self) {
+        let now = self.now();
+        if self.scheduler.deadline().is_none_or(|deadline| deadline > now) {
+            return;
+        }
+        if self.scheduler.lease_deadline().is_some_and(|deadline| deadline <= now) {
+            // The sockets are looked at before this goes on.
+            tokio::task::yield_now().await;
+            for id in self.connections.keys().copied().collect::<Vec<_>>() {
+                self.read(id, READS_PER_TURN);
+            }
+        }
+        self.scheduler.handle_timeout(now);
+    }
+
+    /// Takes in candidates that have arrived; true if there are more.
+    fn admit(&mut self) -> bool {
+        let now = self.now();
+        for _ in 0..CANDIDATES_PER_TURN {
+            let Some(candidate) = self.arrivals.pop_front() else { break };
+            if self.scheduler.handle_candidate(now, &candidate) == Admission::Duplicate {
+                tracing::debug!(doc = %candidate.doc, "candidate is pending already");
+            }
+            self.done = Doneness::Busy;
+        }
+        if self.arrivals.is_empty() && std::mem::take(&mut self.answered) {
+            self.scheduler.handle_answered(now);
+        }
+        !self.arrivals.is_empty()
+    }
+
+    fn handle_index(&mut self, event: Option<IndexEvent>) {
+        match event {
+            Some(IndexEvent::Candidates(candidates)) => self.arrivals.extend(candidates),
+            Some(IndexEvent::Answered { given, complete }) => {
+                self.answered = true;
+                if self.done == Doneness::Asking {
+                    self.done = if complete && given == 0 { Doneness::Done } else { Doneness::Busy };
+                }
+            }
+            Some(IndexEvent::Grown) => self.change(),
+            Some(IndexEvent::Up) => {
+                self.index_up = true;
+                self.change();
+            }
+            Some(IndexEvent::Down) => self.index_up = false,
+            None => {
+                tracing::error!("the document index has stopped");
+                let _ = self.around.events.try_send(Event::Stop);
+            }
+        }
+    }
+
+    fn ask_index(&mut self) {
+        if self.answered || !self.arrivals.is_empty() {
+            return;
+        }
+        if self.is_idle() && self.done == Doneness::Busy && !self.around.index.is_asking() {
+            self.scheduler.handle_index_news();
+        }
+        let Some(request) = self.scheduler.poll_request(self.now()) else { return };
+        if self.is_idle() {
+            self.done = Doneness::Asking;
+        }
+        if !self.around.index.ask(request.count, request.reject) {
+            self.answered = true;
+        }
+    }
+
+    /// Nothing is left to do here, as far as is known.
+    fn is_idle(&self) -> bool {
+        self.around.exit_when_done && self.seeded && self.additions == 0 && self.scheduler.is_drained()
+    }
+
+    fn is_done(&self) -> bool {
+        self.done == Doneness::Done && self.is_idle() && !self.around.index.is_asking()
+    }
+
+    fn look_up(&mut self) {
+        while self.lookups < LOOKUPS_MAX
+            && let Some(lookup) = self.scheduler.poll_lookup()
+        {
+            let (host, name) = (lookup.host, lookup.name.to_owned());
+            let (resolver, events) = (Arc::clone(&self.around.resolver), self.around.events.clone());
+            self.lookups += 1;
+            self.around.rim.spawn(async move {
+                let resolution = resolver.resolve(&name).await;
+                let _ = events.send(Event::Resolved(host, resolution)).await;
+            });
+        }
+    }
+
+    /// Reports what has ended; true if there is more.
+    fn report_all(&mut self) -> bool {
+        let now = self.now();
+        for _ in 0..REPORTS_PER_TURN {
+            let Some(report) = self.scheduler.poll_report(now) else { return false };
+            tracing::trace!(%report, "document ended");
+            self.around.index.report(report);
+        }
+        true
+    }
+
+    /// Sends all that may go.
+    fn send_all(&mut self) {
+        loop {
+            let now = self.now();
+            let Some(work) = self.scheduler.poll_send(now) else { break };
+            self.rate.count(now);
+            let Some(&id) = self.by_spider.get(&work.spider) else { continue };
+            let Some(connection) = self.connections.get_mut(&id) else { continue };
+            let room = connection.push_work(&work);
+            self.dirty.insert(id);
+            if !room {
+                self.write(id);
+            }
+        }
+        for id in std::mem::take(&mut self.dirty) {
+            self.write(id);
+        }
+    }
+
+    /// Writes what the socket takes. What it does not take stops more from being sent there.
+    fn write(&mut self, id: ConnectionId) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let Ok(lines) = connection.write() else {
+            return self.close(id, "it cannot be written to");
+        };
+        let stuck = connection.has_output();
+        if let Some(spider) = connection.spider {
+            let now = self.around.clock.now();
+            self.scheduler.handle_written(now, spider, lines);
+            self.scheduler.handle_choked(spider, stuck);
+        }
+        if stuck && !std::mem::replace(&mut connection.awaits_room, true) {
+            let (stream, written) = (Arc::clone(&connection.stream), connection.written());
+            tokio::spawn(doors::await_room(id, stream, self.around.events.clone()));
+            self.later(self.around.stall_max, Event::WriteOverdue(id, written));
+        }
+    }
+
+    /// The last words: what spiders have said so far still counts.
+    fn stop(mut self) -> IndexHandle {
+        for id in self.connections.keys().copied().collect::<Vec<_>>() {
+            self.read(id, READS_PER_TURN);
+        }
+        while self.report_all() {}
+        let stats = self.scheduler.stats();
+        let (pending, in_flight) = (stats.queued + stats.leftover, stats.in_flight);
+        tracing::info!(done = stats.counters.done, pending, in_flight, "stopped");
+        self.around.index
+    }
+}
