@@ -189,7 +189,6 @@ impl Slots {
         self.slots.iter().enumerate().map(|(index, slot)| (SlotId::from_index(index), slot))
     }
 
-    #[cfg(any(test, debug_assertions))]
     pub(super) fn used_cells(&self, slot: SlotId) -> usize {
         let start = self.cell_index(slot, 0);
         let cells = &self.cells[start..start + self.cells_per_slot as usize];
