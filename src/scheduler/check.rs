@@ -48,17 +48,22 @@ impl Scheduler {
         for flight in self.leases.table.iter().filter_map(|(_, lease)| lease.flight()) {
             flight.gates.iter().for_each(|gate| *passed.entry(gate).or_default() += 1);
         }
-        let woken: HashSet<GateId> = self.slots.iter().filter_map(|(_, slot)| slot.woken_by).collect();
+        let woken = self.slots.iter().filter_map(|(id, slot)| Some((slot.woken_by?, id)));
+        let woken: HashMap<GateId, SlotId> = woken.collect();
         for (id, gate) in self.gates.table.iter() {
             let count = passed.get(&id).copied().unwrap_or(0);
             law!("L1", gate.in_flight == count, "{id:?} counts {}, {count} hold it", gate.in_flight);
             law!("L1", gate.suspect || count <= gate.limit(), "{id:?} lets {count} pass");
-            law!("L5", gate.woken == woken.contains(&id), "{id:?} woken: {}", gate.woken);
+            law!("L5", gate.woken == woken.get(&id).copied(), "{id:?} has woken {:?}", gate.woken);
             if gate.waiters.is_empty() {
                 continue;
             }
             match gate.closed(now) {
-                None => law!("L5", gate.woken || self.timer_is_due(now, id), "{id:?} is open and sleeps"),
+                None => law!(
+                    "L5",
+                    gate.woken.is_some() || self.timer_is_due(now, id),
+                    "{id:?} is open and sleeps"
+                ),
                 Some(Closed::Until(at, _)) if at != Instant::FAR => {
                     let timer = self.gates.timers.at(id);
                     law!("L5", timer.is_some_and(|t| t <= at), "{id:?} opens at {at:?}, timer {timer:?}");

@@ -10,7 +10,7 @@
 use super::lists::List;
 use super::table::Table;
 use super::timers::Timers;
-use crate::ids::{GateId, HostId, IpId};
+use crate::ids::{GateId, HostId, IpId, SlotId};
 use crate::time::{Duration, Instant, micros_rounded_up};
 
 /// Strikes, and an address that has failed, are forgotten this long after a hold has ended.
@@ -60,8 +60,8 @@ pub(super) struct Gate {
     usual_rest_micros: u32,
     /// One at a time, whatever the pace allows: the address has failed and is being tried.
     pub(super) suspect: bool,
-    /// A waiter was woken and has not decided yet.
-    pub(super) woken: bool,
+    /// The waiter that was woken and has not decided yet.
+    pub(super) woken: Option<SlotId>,
     pub(super) waiters: List,
 }
 
@@ -101,9 +101,14 @@ impl Gate {
             strikes: 0,
             usual_rest_micros: 0,
             suspect: false,
-            woken: false,
+            woken: None,
             waiters: List::default(),
         }
+    }
+
+    /// Whose turn it is here, if anybody waits.
+    pub(super) fn first_in_line(&self) -> Option<SlotId> {
+        self.woken.or_else(|| self.waiters.front())
     }
 
     pub(super) fn limit(&self) -> u32 {

@@ -53,7 +53,9 @@ impl Scheduler {
         self.hosts[host].has_sendable()
             && !self.hosts[host].draining
             && self.has_address(now, host)
-            && self.gate_set(host).is_some_and(|gates| self.first_closed(now, gates).is_none())
+            && self.gate_set(host).is_some_and(|gates| {
+                self.first_closed(now, gates).is_none() && self.first_owed(slot, gates).is_none()
+            })
     }
 
     fn send(&mut self, now: Instant, slot: SlotId, host: HostId, spider: SpiderId) -> LeaseId {
@@ -69,7 +71,7 @@ impl Scheduler {
         self.counters.sent += 1;
         self.charge(spider, lease);
         self.stay_with(slot, spider);
-        self.slots[slot].turn_at = None;
+        self.slots.draw_ticket(slot);
         self.leave_line(now, slot);
         self.look_at_slot(now, slot, host);
         lease
@@ -149,12 +151,20 @@ impl Scheduler {
             }
             return self.wait_at(now, slot, gate);
         }
-        // Whoever waits at an open gate was there first.
-        let queued = |gate: &GateId| !self.gates[*gate].waiters.is_empty();
-        match gates.iter().find(queued) {
-            Some(gate) if self.slots[slot].turn_at != Some(gate) => self.wait_at(now, slot, gate),
-            Some(_) | None => self.slots.wait_ready(slot),
+        match self.first_owed(slot, gates) {
+            Some(gate) => self.wait_at(now, slot, gate),
+            None => self.slots.wait_ready(slot),
         }
+    }
+
+    /// The first gate at which somebody has waited longer. As all lines go by the same tickets, the slot
+    /// that has waited longest of all never stands back, and somebody always goes.
+    fn first_owed(&self, slot: SlotId, gates: GateSet) -> Option<GateId> {
+        let ticket = self.slots[slot].ticket;
+        gates.iter().find(|&gate| {
+            let first = self.gates[gate].first_in_line();
+            first.is_some_and(|first| self.slots[first].ticket < ticket)
+        })
     }
 
     fn wait_at(&mut self, now: Instant, slot: SlotId, gate: GateId) {
@@ -170,12 +180,11 @@ impl Scheduler {
             return self.gates.timers.cancel(gate);
         };
         match entry.closed(now) {
-            None if entry.woken => {}
+            None if entry.woken.is_some() => {}
             None => {
-                self.gates[gate].woken = true;
+                self.gates[gate].woken = Some(first);
                 self.slots.park(&mut self.gates, first);
                 self.slots[first].woken_by = Some(gate);
-                self.slots[first].turn_at = Some(gate);
                 self.slots.wait_ready(first);
             }
             Some(Closed::Until(at, _)) => self.gates.timers.set(gate, at),
@@ -188,7 +197,7 @@ impl Scheduler {
         let line = self.slots[slot].wait;
         self.slots.park(&mut self.gates, slot);
         if let Some(gate) = self.slots[slot].woken_by.take() {
-            self.gates[gate].woken = false;
+            self.gates[gate].woken = None;
             self.settle(now, gate);
         }
         if let Wait::Gate(gate) = line {

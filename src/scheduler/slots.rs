@@ -11,8 +11,8 @@ pub(super) struct Slot {
     pub(super) wait: Wait,
     /// The gate that woke it, until it has decided.
     pub(super) woken_by: Option<GateId>,
-    /// The gate at which it has been first in line, until it has sent.
-    pub(super) turn_at: Option<GateId>,
+    /// Since when it wants to send: whoever has waited longer goes first, at whatever gate.
+    pub(super) ticket: u64,
     /// The spider that serves its host.
     pub(super) spider: Option<SpiderId>,
     free_cell: u32,
@@ -51,6 +51,7 @@ pub(super) struct Slots {
     slot_bits: u32,
     cell_bits: u32,
     generation: u64,
+    last_ticket: u64,
 }
 
 impl Slots {
@@ -66,6 +67,7 @@ impl Slots {
             slot_bits: bits_for(count),
             cell_bits: bits_for(cells_per_slot),
             generation: first_generation,
+            last_ticket: 0,
         }
     }
 
@@ -81,6 +83,7 @@ impl Slots {
     pub(super) fn bind(&mut self, host: HostId) -> Option<SlotId> {
         if let Some(slot) = self.free.pop() {
             self[slot].host = Some(host);
+            self.draw_ticket(slot);
             return Some(slot);
         }
         if self.slots.len() == self.count as usize {
@@ -91,20 +94,26 @@ impl Slots {
             host: Some(host),
             wait: Wait::Parked,
             woken_by: None,
-            turn_at: None,
+            ticket: 0,
             spider: None,
             free_cell: 0,
         });
         let chain = (1..self.cells_per_slot).map(|next| Cell::Free { next });
         self.cells.extend(chain.chain([Cell::Free { next: NO_CELL }]));
+        self.draw_ticket(slot);
         Some(slot)
+    }
+
+    /// The slot has had its turn, or is new: all that wait now come before it.
+    pub(super) fn draw_ticket(&mut self, slot: SlotId) {
+        self.last_ticket += 1;
+        self[slot].ticket = self.last_ticket;
     }
 
     /// Takes the slot from its host; it must be parked and have nothing in flight.
     pub(super) fn unbind(&mut self, slot: SlotId) {
         debug_assert_eq!(self[slot].wait, Wait::Parked);
         self[slot].host = None;
-        self[slot].turn_at = None;
         self[slot].spider = None;
         self.free.push(slot);
     }
@@ -159,12 +168,13 @@ impl Slots {
         self.waiting.push_back(&mut self.ready, slot);
     }
 
-    /// Moves a parked slot into the line at `gate`: to its end, or to its head if it was its turn before.
+    /// Moves a parked slot into the line at `gate`: to its end, or to its head if it has waited longer
+    /// than all there (it was stopped elsewhere when its turn came).
     pub(super) fn wait_at(&mut self, gates: &mut Gates, gate: GateId, slot: SlotId) {
         debug_assert_eq!(self[slot].wait, Wait::Parked);
         self[slot].wait = Wait::Gate(gate);
         let line = &mut gates[gate].waiters;
-        if self[slot].turn_at == Some(gate) {
+        if line.front().is_some_and(|first| self[slot].ticket < self[first].ticket) {
             self.waiting.push_front(line, slot);
         } else {
             self.waiting.push_back(line, slot);
