@@ -21,10 +21,12 @@
 
 mod docs;
 mod gate;
+mod grouping;
 mod limits;
 
 pub use crate::violation::{GateKey, Violation};
 pub use gate::{GateLimit, Rest};
+pub use grouping::Grouping;
 pub use limits::{Extremes, Kind, Limits, Slack};
 
 use crate::event::{Event, Sent, is_final};
@@ -75,6 +77,7 @@ pub struct Auditor {
     limits: Limits,
     slack: Slack,
     groups: HashMap<Box<str>, Vec<GateKey>>,
+    grouping: Grouping,
     overrides: HashMap<GateKey, GateLimit>,
     gates: HashMap<GateKey, Gate>,
     live: HashMap<TransId, Live>,
@@ -98,6 +101,7 @@ impl Auditor {
             limits,
             slack,
             groups: HashMap::new(),
+            grouping: Grouping::default(),
             overrides: HashMap::new(),
             gates: HashMap::new(),
             live: HashMap::new(),
@@ -116,6 +120,12 @@ impl Auditor {
     /// Puts `host` into an alias or group, beside those it is in.
     pub fn assign(&mut self, host: &str, group: &str) {
         self.groups.entry(host.into()).or_default().push(GateKey::Group(Arc::from(group)));
+    }
+
+    /// Groups hosts and addresses by the server's own rules, with their limits.
+    pub fn set_grouping(&mut self, grouping: Grouping) {
+        self.overrides.extend(grouping.limits());
+        self.grouping = grouping;
     }
 
     /// Gives one host, address or group limits of its own. A group without has none.
@@ -201,15 +211,17 @@ impl Auditor {
         let gates = self.gates_of(sent);
         let window = Window { since: sent.since, at: sent.at };
         gates.iter().for_each(|key| self.check_clock(key, window, sent.doc));
-        self.check_doc(spider, sent);
         let hard_deadline = self.limits.lease_max.map_or(Instant::FAR, |max| written + max);
         let deadline = (written + self.limits.status_timeout).min(hard_deadline);
         let doubt = sent.at.since(written) + self.slack.jitter;
         if deadline <= sent.at {
-            // It lay unread for so long that the server may have taken it back already.
+            // It lay unread for so long that the server may have taken it back already, and sent it to another.
+            self.check_sends(sent);
             self.lapse(sent.trans, sent.doc, deadline + doubt);
             return;
         }
+        self.check_doc(spider, sent);
+        self.check_sends(sent);
         self.check_trans(spider, sent);
         let live = Live { spider, doc: sent.doc, read_at: sent.at, deadline, hard_deadline, doubt, gates };
         self.enter(sent.trans, live);
@@ -219,12 +231,14 @@ impl Auditor {
         let host = sent.url.host();
         let mut gates = vec![GateKey::Host(host.into()), GateKey::Ip(sent.ip)];
         gates.extend(self.groups.get(host).into_iter().flatten().cloned());
+        gates.extend(self.grouping.of(host, sent.ip));
         gates
     }
 
     fn limit(&self, key: &GateKey) -> GateLimit {
         self.overrides.get(key).copied().unwrap_or(match key {
             GateKey::Host(_) => self.limits.host,
+            GateKey::Ip(ip) if self.grouping.is_exempt(*ip) => GateLimit::NONE,
             GateKey::Ip(_) => self.limits.ip,
             GateKey::Group(_) => GateLimit::NONE,
         })
@@ -259,6 +273,10 @@ impl Auditor {
             Some(Fate::Ended(ended)) => self.record(Violation::SentAfterEnd { at, doc, ended }),
             Some(Fate::Pending | Fate::Doubtful | Fate::Spent) | None => {}
         }
+    }
+
+    fn check_sends(&mut self, sent: &Sent) {
+        let (at, doc) = (sent.at, sent.doc);
         let sends = self.docs.count_send(doc);
         match self.limits.max_attempts {
             Some(max) if sends > max => self.record(Violation::TooOften { at, doc, sends, max }),
@@ -347,23 +365,19 @@ impl Auditor {
         }
     }
 
-    /// What a DONE asks for: the host rests, and after a 429 or 503 with `retry-after` the group does, or
-    /// the host if it is in none.
+    /// What a DONE asks for: the host rests, and after a 429 or 503 with `retry-after` its first group does
+    /// (the alias, if it has one), or the host if it is in none.
     fn hold(&mut self, at: Instant, live: &Live, done: Done) {
         let rest = self.limits.rest.after(at.since(live.read_at));
         let retry_after = done.retry_after.filter(|_| matches!(done.outcome, Outcome::Status(429 | 503)));
-        let grouped = live.gates.iter().any(|key| Kind::of(key) == Kind::Group);
+        let first = |kind| live.gates.iter().find(|key| Kind::of(key) == kind);
+        let holder = first(Kind::Group).or_else(|| first(Kind::Host));
         for key in &live.gates {
             let Some(gate) = self.gates.get_mut(key) else { continue };
-            let held = match Kind::of(key) {
-                Kind::Host => !grouped,
-                Kind::Ip => false,
-                Kind::Group => true,
-            };
             if Kind::of(key) == Kind::Host {
                 gate.hold(at, at + rest);
             }
-            if let Some(wait) = retry_after.filter(|_| held) {
+            if let Some(wait) = retry_after.filter(|_| Some(key) == holder) {
                 gate.hold(at, at + wait);
             }
         }

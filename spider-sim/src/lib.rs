@@ -18,3 +18,4 @@ pub mod speech;
 pub mod tcp;
 pub mod violation;
 pub mod workload;
+pub mod world;

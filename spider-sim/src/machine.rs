@@ -82,6 +82,8 @@ enum Task {
 #[derive(Clone, Copy, Debug)]
 struct Fetch {
     done: Done,
+    /// [`Instant::FAR`] if it is held for ever.
+    ends_at: Instant,
     dialect: Dialect,
     repeat: bool,
 }
@@ -137,6 +139,22 @@ impl Spider {
     /// From now on another character, as after healing. What is under way stays as it was drawn.
     pub fn set_profile(&mut self, profile: Profile) {
         self.persona.profile = profile;
+    }
+
+    /// The web server of a URL just read has a will of its own: the fetch ends so, after so long. What is
+    /// held for ever stays held, and a spider that never says outcomes does not say this one.
+    pub fn handle_answer(&mut self, now: Instant, trans: TransId, done: Done, latency: Duration) {
+        let mute = self.persona.profile.unsaid >= 1.0;
+        let Some(fetch) = self.fetches.get_mut(&trans).filter(|fetch| fetch.ends_at != Instant::FAR) else {
+            return;
+        };
+        fetch.ends_at = now + latency;
+        if !mute {
+            fetch.done = done;
+            fetch.dialect.verb_first = false;
+        }
+        let ends_at = fetch.ends_at;
+        self.schedule(ends_at, Task::Finish(trans));
     }
 
     /// The connection is there.
@@ -271,9 +289,11 @@ impl Spider {
         let dialect = Dialect::draw(profile, &mut self.rng);
         let done = speech::draw_done(profile, dialect, &mut self.rng);
         let (repeat, silent, hang, crash) = (profile.repeat, profile.silent, profile.hang, profile.crash);
-        let fetch = Fetch { done, dialect, repeat: self.chance(repeat) };
+        let ends_at = now + latency;
+        let fetch = Fetch { done, ends_at, dialect, repeat: self.chance(repeat) };
         let (silent, hang, crash) = (self.chance(silent), self.chance(hang), self.chance(crash));
-        self.fetches.insert(trans, fetch);
+        let ends_at = if hang { Instant::FAR } else { ends_at };
+        self.fetches.insert(trans, Fetch { ends_at, ..fetch });
         if crash {
             let after = latency.mul_f64(self.rng.f64());
             self.schedule(now + after, Task::Crash);
@@ -283,7 +303,7 @@ impl Spider {
             self.return_credit();
             return;
         }
-        self.schedule(now + latency, Task::Finish(trans));
+        self.schedule(ends_at, Task::Finish(trans));
         if !silent && latency > self.persona.working_every {
             self.schedule(now + self.persona.working_every, Task::Working(trans));
         }
@@ -328,6 +348,9 @@ impl Spider {
     }
 
     fn finish(&mut self, now: Instant, trans: TransId) {
+        if self.fetches.get(&trans).is_none_or(|fetch| fetch.ends_at > now) {
+            return;
+        }
         let Some(fetch) = self.fetches.remove(&trans) else { return };
         self.events.push_back(Event::Done { at: now, trans, done: fetch.done });
         self.counts.count_done(fetch.done);
