@@ -18,10 +18,24 @@ pub(super) struct Ip {
     /// Records that name it.
     pub(super) records: u32,
     pub(super) health: Health,
+    pub(super) probe: Probe,
+    /// The port that was last tried in vain.
+    pub(super) port: u16,
     /// On the list of addresses with too much pending.
     pub(super) crowded: bool,
     /// On the list of addresses that are not up.
     pub(super) unwell: bool,
+}
+
+/// Where a connection of our own to a suspect address stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Probe {
+    /// None is wanted.
+    No,
+    /// To be made.
+    Queued,
+    /// Being made; exactly one answer will come.
+    Asked,
 }
 
 /// All addresses, found by id or by address.
@@ -47,6 +61,8 @@ impl Ips {
             pending: 0,
             records: 0,
             health: Health::default(),
+            probe: Probe::No,
+            port: 80,
             crowded: false,
             unwell: false,
         });

@@ -47,7 +47,8 @@ impl Scheduler {
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
         self.rest(now, &flight, now.since(written), went_well(done.outcome));
-        self.note_health(now, &flight, done.outcome);
+        let port = self.leases[lease].url.tail().port();
+        self.note_health(now, &flight, port, done.outcome);
         self.note_refusal(now, &flight, written, done);
         match done.outcome {
             Outcome::DnsFailed => {
@@ -115,6 +116,7 @@ impl Scheduler {
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
         self.rest(now, &flight, now.since(at), false);
+        self.ips[flight.ip].port = self.leases[lease].url.tail().port();
         self.handle_unreachable(now, flight.ip);
         self.retry(now, lease, FailReason::Expired);
         self.settle_all(now, &flight);
@@ -169,9 +171,10 @@ impl Scheduler {
         }
     }
 
-    fn note_health(&mut self, now: Instant, flight: &Flight, outcome: Outcome) {
+    fn note_health(&mut self, now: Instant, flight: &Flight, port: u16, outcome: Outcome) {
         match outcome {
             Outcome::ConnectFailed | Outcome::TlsFailed | Outcome::Timeout => {
+                self.ips[flight.ip].port = port;
                 self.handle_unreachable(now, flight.ip);
             }
             Outcome::Unsaid | Outcome::Status(_) => self.handle_reachable(flight.ip),

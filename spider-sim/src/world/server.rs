@@ -59,8 +59,12 @@ impl World {
 
     /// Writes what the wires take. True if a line was written to its end.
     fn write(&mut self) -> bool {
-        let ready: Vec<SpiderId> =
-            self.wires.iter().filter(|(_, wire)| wire.has_news(&self.plan.wires)).map(|(&id, _)| id).collect();
+        let ready: Vec<SpiderId> = self
+            .wires
+            .iter()
+            .filter(|(_, wire)| wire.has_news(&self.plan.wires))
+            .map(|(&id, _)| id)
+            .collect();
         let mut any = false;
         for id in ready {
             let Some(wire) = self.wires.get_mut(&id) else { continue };
@@ -72,7 +76,10 @@ impl World {
             written.iter().for_each(|&trans| self.ledger.handle_written(self.now, trans));
             any |= !written.is_empty();
             for piece in pieces {
-                self.expect(piece.at, Happening::Arrived { wire: id, since: piece.since, bytes: piece.bytes });
+                self.expect(
+                    piece.at,
+                    Happening::Arrived { wire: id, since: piece.since, bytes: piece.bytes },
+                );
             }
         }
         any
@@ -102,8 +109,9 @@ impl World {
         self.trace.note("ask", self.now, request.reject.len() as u64);
         let ledger = &self.ledger;
         let manners = if self.healed { Default::default() } else { self.plan.index };
-        let mut list =
-            self.library.answer(request, &manners, &mut self.rng, |candidate| ledger.is_pending(candidate.doc));
+        let mut list = self
+            .library
+            .answer(request, &manners, &mut self.rng, |candidate| ledger.is_pending(candidate.doc));
         let most = manners.delay_max.as_micros() as u64;
         let mut at = self.now;
         self.answer_coming = true;
