@@ -16,12 +16,22 @@ fn every_world_heals_and_drains_without_a_broken_promise() {
     let mut bad = 0;
     for seed in first..first + number("SEEDS", 2000) {
         let verdict = std::panic::catch_unwind(|| World::new(draw(seed, &Scale::default())).run(|_| ()));
-        match verdict { Ok(verdict) => {
-        if !verdict.is_clean() { bad += 1;
-            eprintln!("{:?}\nrepeat with `spider-sim sim --seed {seed}`", verdict.wrongs); }
-        steps += verdict.steps; },
-        Err(_) => { bad += 1; eprintln!("PANIC seed {seed}"); } }
-        if bad > 5 { break; }
+        match verdict {
+            Ok(verdict) => {
+                if !verdict.is_clean() {
+                    bad += 1;
+                    eprintln!("{:?}\nrepeat with `spider-sim sim --seed {seed}`", verdict.wrongs);
+                }
+                steps += verdict.steps;
+            }
+            Err(_) => {
+                bad += 1;
+                eprintln!("PANIC seed {seed}");
+            }
+        }
+        if bad > 5 {
+            break;
+        }
     }
     eprintln!("{steps} steps");
     assert_eq!(bad, 0);

@@ -104,7 +104,12 @@ impl World {
         let mut rng = fastrand::Rng::with_seed(plan.seed);
         let working_every = plan.config.status_timeout / 3;
         let mut seat = |profile: &Profile| Seat {
-            spider: Spider::new(Persona { seed: rng.u64(..), profile: profile.clone(), token: None, working_every }),
+            spider: Spider::new(Persona {
+                seed: rng.u64(..),
+                profile: profile.clone(),
+                token: None,
+                working_every,
+            }),
             wire: None,
             reading: true,
         };

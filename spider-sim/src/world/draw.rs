@@ -139,7 +139,10 @@ fn groups(rng: &mut fastrand::Rng, large: bool, addresses: u32) -> Vec<GroupRule
         GroupRule {
             name: format!("group{number}").into(),
             hosts: (0..2).filter(|_| kind == 0).map(|_| name(rng.u32(..20)).into()).collect(),
-            domains: (0..1).filter(|_| kind == 1).map(|_| format!("d{}.example", rng.u8(..7)).into()).collect(),
+            domains: (0..1)
+                .filter(|_| kind == 1)
+                .map(|_| format!("d{}.example", rng.u8(..7)).into())
+                .collect(),
             ranges: if kind >= 2 { vec![range] } else { Vec::new() },
             pace: if kind == 3 { Pace::FREE } else { pace(rng, large) },
             rest: rng.bool().then(|| rest(rng)).filter(|_| kind != 3),
@@ -159,8 +162,7 @@ fn sites(rng: &mut fastrand::Rng, hosts: u32, addresses: u32, urls: u32, heal_at
         sizes[host.min(hosts as usize - 1)] += 1;
     }
     let site = |(n, &size): (usize, &u32)| {
-        let mut homes: Vec<IpAddr> =
-            (0..rng.u8(1..4)).map(|_| address(rng.u32(..addresses))).collect();
+        let mut homes: Vec<IpAddr> = (0..rng.u8(1..4)).map(|_| address(rng.u32(..addresses))).collect();
         if rng.u8(..40) == 0 {
             homes = vec![Ipv4Addr::new(10, 0, 0, 1).into()];
         }

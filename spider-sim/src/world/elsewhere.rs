@@ -36,7 +36,13 @@ impl Elsewhere {
     }
 
     /// What the name servers say of `host`.
-    pub(super) fn resolve(&self, plan: &Plan, now: Instant, host: &str, rng: &mut fastrand::Rng) -> Resolution {
+    pub(super) fn resolve(
+        &self,
+        plan: &Plan,
+        now: Instant,
+        host: &str,
+        rng: &mut fastrand::Rng,
+    ) -> Resolution {
         let Some(site) = self.site(plan, host) else { return Resolution::Nothing { ttl: None } };
         let (names, healed) = (site.names, now >= plan.heal_at);
         if !names.exists {
@@ -74,7 +80,8 @@ impl Elsewhere {
         if now >= plan.heal_at {
             return None;
         }
-        let out = self.outages.get(&ip).is_some_and(|list| list.iter().any(|o| o.from <= now && now < o.until));
+        let out =
+            self.outages.get(&ip).is_some_and(|list| list.iter().any(|o| o.from <= now && now < o.until));
         if out {
             let refused = rng.u8(..4) > 0;
             let (outcome, latency) =

@@ -131,7 +131,9 @@ impl Ledger {
             let gate = self.gates.entry(key.clone()).or_default();
             gate.in_flight += 1;
             let (count, until, last) = (gate.in_flight, gate.closed_until, gate.last_write);
-            self.expect(limit.concurrent.is_none_or(|most| count <= most), now, || Fault::TooMany(key.clone()));
+            self.expect(limit.concurrent.is_none_or(|most| count <= most), now, || {
+                Fault::TooMany(key.clone())
+            });
             self.expect(until <= now, now, || Fault::Closed(key.clone(), until));
             self.expect_gap(now, key, last);
         }
@@ -171,7 +173,14 @@ impl Ledger {
     }
 
     /// The server has heard a DONE. `counted` if the scheduler says that it ended a send.
-    pub(super) fn handle_done(&mut self, now: Instant, spider: SpiderId, trans: TransId, done: Done, counted: bool) {
+    pub(super) fn handle_done(
+        &mut self,
+        now: Instant,
+        spider: SpiderId,
+        trans: TransId,
+        done: Done,
+        counted: bool,
+    ) {
         let send = self.sends.get(&trans).filter(|send| send.spider == spider);
         let written = send.and_then(|send| send.written);
         self.expect(written.is_some() == counted, now, || Fault::Miscounted(trans));

@@ -25,9 +25,15 @@ pub(super) struct Library {
 
 impl Library {
     /// All documents of `sites`, some of which come some time before `end`.
-    pub(super) fn new(sites: &[Site], manners: &IndexManners, end: Instant, rng: &mut fastrand::Rng) -> Library {
+    pub(super) fn new(
+        sites: &[Site],
+        manners: &IndexManners,
+        end: Instant,
+        rng: &mut fastrand::Rng,
+    ) -> Library {
         let index = MemoryIndex::with_seed(rng.u64(..));
-        let mut library = Library { index, lent: VecDeque::new(), late: VecDeque::new(), numbers: 0, accepted: 0 };
+        let mut library =
+            Library { index, lent: VecDeque::new(), late: VecDeque::new(), numbers: 0, accepted: 0 };
         let mut late = Vec::new();
         for (number, site) in (0..).zip(sites) {
             for _ in 0..site.urls {

@@ -21,17 +21,22 @@ impl World {
             self.ledger.handle_timeout(self.now);
             self.scheduler.handle_timeout(self.now);
         }
+        // Reports first: a host whose last document is given up may have new ones to send or a name to ask for.
+        self.report();
         while self.write() || self.send() {}
         self.ask_names();
+        if let Some(request) = self.scheduler.poll_request(self.now) {
+            self.ask_index(&request);
+        }
+    }
+
+    fn report(&mut self) {
         while let Some(report) = self.scheduler.poll_report(self.now) {
             self.trace.note("report", self.now, report.doc.0);
             self.ledger.handle_report(self.now, report);
             if self.plan.keep_sends {
                 self.reports.push((self.now, report));
             }
-        }
-        if let Some(request) = self.scheduler.poll_request(self.now) {
-            self.ask_index(&request);
         }
     }
 
@@ -59,8 +64,12 @@ impl World {
 
     /// Writes what the wires take. True if a line was written to its end.
     fn write(&mut self) -> bool {
-        let ready: Vec<SpiderId> =
-            self.wires.iter().filter(|(_, wire)| wire.has_news(&self.plan.wires)).map(|(&id, _)| id).collect();
+        let ready: Vec<SpiderId> = self
+            .wires
+            .iter()
+            .filter(|(_, wire)| wire.has_news(&self.plan.wires))
+            .map(|(&id, _)| id)
+            .collect();
         let mut any = false;
         for id in ready {
             let Some(wire) = self.wires.get_mut(&id) else { continue };
@@ -72,7 +81,10 @@ impl World {
             written.iter().for_each(|&trans| self.ledger.handle_written(self.now, trans));
             any |= !written.is_empty();
             for piece in pieces {
-                self.expect(piece.at, Happening::Arrived { wire: id, since: piece.since, bytes: piece.bytes });
+                self.expect(
+                    piece.at,
+                    Happening::Arrived { wire: id, since: piece.since, bytes: piece.bytes },
+                );
             }
         }
         any
@@ -102,8 +114,9 @@ impl World {
         self.trace.note("ask", self.now, request.reject.len() as u64);
         let ledger = &self.ledger;
         let manners = if self.healed { Default::default() } else { self.plan.index };
-        let mut list =
-            self.library.answer(request, &manners, &mut self.rng, |candidate| ledger.is_pending(candidate.doc));
+        let mut list = self
+            .library
+            .answer(request, &manners, &mut self.rng, |candidate| ledger.is_pending(candidate.doc));
         let most = manners.delay_max.as_micros() as u64;
         let mut at = self.now;
         self.answer_coming = true;
