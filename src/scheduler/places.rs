@@ -198,7 +198,8 @@ impl Scheduler {
         let Some(host) = self.place_links.pop_front(&mut self.idle) else { return };
         let entry = &self.hosts[host];
         let crowded = self.idle_hosts > IDLE_HOSTS_MAX;
-        let useless = crowded || now >= entry.record.expiry() || entry.record.expiry() == Instant::FAR;
+        let end_of_use = entry.record.end_of_use(&self.config.ttl);
+        let useless = crowded || now >= end_of_use || end_of_use == Instant::FAR;
         let asking = entry.question != Question::No || entry.draining;
         if !useless || asking || !self.gates[entry.gate].owes_nothing(now) {
             return self.place_links.push_back(&mut self.idle, host);
