@@ -40,13 +40,20 @@ impl Scheduler {
         } else if self.hosts[host].pending() >= self.config.queue_len as usize + OVERFLOW_MAX {
             return self.refuse(candidate);
         }
+        let had_sendable = self.hosts[host].has_sendable();
         self.queue(now, host, candidate);
         self.add_pending(host);
+        if !had_sendable {
+            self.unbench(now, host);
+        }
         let unknown = self.hosts[host].record == Record::Unknown;
         if let Some(address) = candidate.ip.or_else(|| literal(name).filter(|_| unknown)) {
             self.handle_given_address(now, host, address);
         }
         self.look_at(now, host);
+        if candidate.wait > Duration::ZERO {
+            self.wait_on_bench(now, host, now + candidate.wait);
+        }
         Admission::Pending
     }
 

@@ -55,11 +55,7 @@ impl Scheduler {
         let host = self.leases[lease].host;
         self.leases[lease].state = LeaseState::Waiting;
         self.leases.waits.set(lease, due);
-        if !self.hosts[host].has_sendable() {
-            self.stop_waiting(now, host);
-            self.bench(now, host, due);
-            self.fill_slots(now);
-        }
+        self.wait_on_bench(now, host, due);
         self.look_at(now, host);
     }
 

@@ -1,9 +1,11 @@
 //! Where hosts stand: slot, leftover, bench, idle; and what follows when something about a host changes.
 
 use super::Scheduler;
+use super::gates::Closed;
 use super::hosts::{Place, Question};
+use super::slots::Wait;
 use crate::hostdb::records::Record;
-use crate::ids::{HostId, IpId, SlotId};
+use crate::ids::{GateId, HostId, IpId, SlotId};
 use crate::time::{Duration, Instant};
 
 /// A host that cannot send for longer than this lets others have its slot.
@@ -61,12 +63,52 @@ impl Scheduler {
     /// Lets others have the slot of a host that cannot send before `until`. False if it must keep it.
     pub(super) fn bench(&mut self, now: Instant, host: HostId, until: Instant) -> bool {
         let Place::Slot(slot) = self.hosts[host].place else { return false };
-        if self.bench_is_full() || self.hosts[host].in_flight > 0 || until <= now + BENCH_AFTER {
+        if !self.may_sit_down(now, host, until) {
             return false;
         }
         self.sit_down(slot, host);
         self.host_timers.set(host, until);
         true
+    }
+
+    /// A document of `host` waits until `until`. If there is nothing else to send, others have its slot.
+    pub(super) fn wait_on_bench(&mut self, now: Instant, host: HostId, until: Instant) {
+        if !self.hosts[host].has_sendable() {
+            self.stop_waiting(now, host);
+            self.bench(now, host, until);
+            self.fill_slots(now);
+        }
+    }
+
+    fn may_sit_down(&self, now: Instant, host: HostId, until: Instant) -> bool {
+        !self.bench_is_full() && self.hosts[host].in_flight == 0 && until > now + BENCH_AFTER
+    }
+
+    /// A gate stays closed for long: lets others have the slots that wait there.
+    pub(super) fn make_way(&mut self, now: Instant, gate: GateId) {
+        let Some(Closed::Until(until, _)) = self.gates[gate].closed(now) else { return };
+        if until <= now + BENCH_AFTER {
+            return;
+        }
+        let waiting = self.slots.line(&self.gates[gate].waiters);
+        let hosts: Vec<HostId> = waiting.filter_map(|slot| self.slots[slot].host).collect();
+        for host in hosts {
+            self.give_way(now, host);
+        }
+    }
+
+    /// The same for one host, if that is where it waits.
+    pub(super) fn give_way(&mut self, now: Instant, host: HostId) {
+        let Some(Wait::Gate(gate)) = self.hosts[host].slot().map(|slot| self.slots[slot].wait) else {
+            return;
+        };
+        if let Some(Closed::Until(until, _)) = self.gates[gate].closed(now)
+            && self.may_sit_down(now, host, until)
+        {
+            self.stop_waiting(now, host);
+            self.bench(now, host, until);
+            self.fill_slots(now);
+        }
     }
 
     /// Lets others have the slot of a host whose name servers do not answer; its timer is set.
@@ -89,9 +131,9 @@ impl Scheduler {
         self.benched >= self.config.queue_count as usize * BENCH_PER_SLOT
     }
 
-    /// The host may be able to send again: it waits for a slot like others.
+    /// The host may be able to send again: it waits for a slot like others, if it has something to send.
     pub(super) fn unbench(&mut self, now: Instant, host: HostId) {
-        if self.hosts[host].place == Place::Benched {
+        if self.hosts[host].place == Place::Benched && self.hosts[host].has_sendable() {
             self.benched -= 1;
             self.enter_leftover(host);
             self.fill_slots(now);
