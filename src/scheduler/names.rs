@@ -242,15 +242,22 @@ impl Scheduler {
         ip
     }
 
-    /// A fetch got through to `ip`.
-    pub(super) fn handle_reachable(&mut self, ip: IpId) {
+    /// A fetch got through to `ip`. If it was down, the window is over, and its hosts need not wait for its end.
+    pub(super) fn handle_reachable(&mut self, now: Instant, ip: IpId) {
         self.ips[ip].health.handle_success();
-        if self.ips[ip].unwell {
-            self.ips[ip].unwell = false;
-            self.unwell_links.remove(&mut self.unwell, ip);
-            let gate = self.ips[ip].gate;
-            self.gates[gate].suspect = false;
-            self.demand.handle_change();
+        if !self.ips[ip].unwell {
+            return;
+        }
+        self.ips[ip].unwell = false;
+        self.unwell_links.remove(&mut self.unwell, ip);
+        let gate = self.ips[ip].gate;
+        self.gates[gate].suspect = false;
+        self.gates[gate].release();
+        self.settle(now, gate);
+        self.demand.handle_change();
+        let hosts: Vec<HostId> = self.ip_links.iter(&self.ips[ip].hosts).collect();
+        for host in hosts {
+            self.unbench(now, host);
         }
     }
 

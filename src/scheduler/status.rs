@@ -182,7 +182,7 @@ impl Scheduler {
             Outcome::ConnectFailed | Outcome::TlsFailed | Outcome::Timeout => {
                 self.handle_unreachable(now, flight.ip);
             }
-            Outcome::Unsaid | Outcome::Status(_) => self.handle_reachable(flight.ip),
+            Outcome::Unsaid | Outcome::Status(_) => self.handle_reachable(now, flight.ip),
             Outcome::DnsFailed | Outcome::Aborted => {}
         }
     }
