@@ -33,6 +33,11 @@ impl Scheduler {
 
     fn report(&mut self, host: HostId, doc: DocId, end: End) {
         self.drop_pending(host);
+        self.push_report(doc, end);
+    }
+
+    /// Reports a document that is pending no more.
+    pub(super) fn push_report(&mut self, doc: DocId, end: End) {
         if let Some(docs) = &mut self.pending_docs {
             docs.remove(&doc);
         }
