@@ -74,7 +74,7 @@ fn config(rng: &mut fastrand::Rng) -> Config {
         status_timeout: Duration::from_millis(rng.u64(500..5000)),
         lease_max: rng.bool().then(|| Duration::from_millis(rng.u64(1000..9000))),
         max_attempts: rng.u32(..5),
-        retry_delay: Duration::from_millis(rng.u64(..3000)),
+        retry_delay: Duration::from_millis(rng.u64(..3000) * long_now_and_then(rng)),
         spider_window: rng.bool().then(|| rng.u32(1..6)),
         allow_private: true,
         aliases: vec![group("alias", &ALIASED, vec![], alias_pace)],
@@ -83,6 +83,11 @@ fn config(rng: &mut fastrand::Rng) -> Config {
         seed: rng.u64(..),
         ..Config::default()
     }
+}
+
+/// A factor for waits: some are so long that others get the slot meanwhile.
+fn long_now_and_then(rng: &mut fastrand::Rng) -> u64 {
+    if rng.u8(..4) == 0 { 60 } else { 1 }
 }
 
 impl World {
@@ -121,7 +126,7 @@ impl World {
             87 => self.answer_probe(true),
             88..=90 => self.choke(),
             _ => {
-                let millis = *self.rng.choice(&[1, 10, 100, 1000, 4000]).unwrap();
+                let millis = *self.rng.choice(&[1, 10, 100, 1000, 4000, 40_000]).unwrap();
                 let time = Duration::from_millis(self.rng.u64(..=millis));
                 self.pass(time);
             }
@@ -185,7 +190,9 @@ impl World {
             return;
         }
         let url = format!("http://h{}.example/{doc}", self.rng.u64(..self.hosts));
-        let wait = Duration::from_millis(if self.rng.u8(..10) == 0 { self.rng.u64(..2000) } else { 0 });
+        let long = long_now_and_then(&mut self.rng);
+        let wait =
+            Duration::from_millis(if self.rng.u8(..10) == 0 { self.rng.u64(..2000) * long } else { 0 });
         let ip = (self.rng.u8(..20) == 0).then(|| self.address());
         let candidate = Candidate { doc, url: Url::parse(&url).unwrap(), ip, wait };
         let admission = self.scheduler.handle_candidate(self.now, &candidate);
@@ -291,7 +298,8 @@ impl World {
                 Outcome::Aborted,
             ])
             .unwrap();
-        let retry_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(..2000)));
+        let long = long_now_and_then(&mut self.rng);
+        let retry_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(..2000) * long));
         self.model.in_flight.remove(&trans);
         assert!(self.scheduler.handle_done(self.now, spider, trans, Done { outcome, retry_after }));
         assert!(!self.scheduler.handle_done(self.now, spider, trans, Done { outcome, retry_after }), "twice");

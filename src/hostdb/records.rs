@@ -115,11 +115,11 @@ impl Record {
         }
     }
 
-    /// When it says nothing any more.
-    pub fn expiry(&self) -> Instant {
+    /// When it is of no use any more, not even while name servers are out. Never, for a given address.
+    pub fn end_of_use(&self, ttl: &TtlRule) -> Instant {
         match self {
             Record::Unknown => Instant::ZERO,
-            Record::Known { expires, .. } => *expires,
+            Record::Known { expires, .. } => *expires + ttl.serve_stale,
             Record::Nothing { until } | Record::Private { until } => *until,
         }
     }
@@ -176,6 +176,15 @@ mod tests {
         ] {
             assert_eq!(record.advice(seconds(t), &TTL, unanswered), advice, "at {t}");
         }
+    }
+
+    #[test]
+    fn an_answer_is_of_use_while_it_may_be_served_stale() {
+        let record = Record::Known { addresses: Addresses::One(IpId(0)), expires: seconds(10.0) };
+        assert_eq!(record.end_of_use(&TTL), seconds(3610.0));
+        assert_eq!(Record::Nothing { until: seconds(60.0) }.end_of_use(&TTL), seconds(60.0));
+        let given = Record::Known { addresses: Addresses::One(IpId(0)), expires: Instant::FAR };
+        assert_eq!(given.end_of_use(&TTL), Instant::FAR);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use super::Scheduler;
 use super::gates::GateOwner;
 use super::leases::LeaseState;
 use super::names::literal;
-use crate::document::{Candidate, End, FailReason, Report};
+use crate::document::{Candidate, DenyReason, End, FailReason};
 use crate::hostdb::records::Record;
 use crate::ids::HostId;
 use crate::time::{Duration, Instant};
@@ -17,7 +17,8 @@ pub enum Admission {
     Pending,
     /// A document of this id is pending already; this one gets no report of its own.
     Duplicate,
-    /// Far too many of its host are pending, which the index was told: it is reported at once.
+    /// It is reported at once: its given address may not be used, or far too many of its host are pending,
+    /// which the index was told.
     Refused,
 }
 
@@ -33,15 +34,22 @@ impl Scheduler {
             self.counters.duplicates += 1;
             return Admission::Duplicate;
         }
+        if candidate.ip.is_some_and(|ip| !self.may_use(ip)) {
+            return self.refuse(candidate, End::Denied(DenyReason::PrivateAddress));
+        }
         let name = candidate.url.host();
         let host = self.host_named(name);
         if !self.hosts[host].full {
             self.demand.handle_usable();
         } else if self.hosts[host].pending() >= self.config.queue_len as usize + OVERFLOW_MAX {
-            return self.refuse(candidate);
+            return self.refuse(candidate, End::Failed(FailReason::Surplus));
         }
+        let had_sendable = self.hosts[host].has_sendable();
         self.queue(now, host, candidate);
         self.add_pending(host);
+        if !had_sendable {
+            self.unbench(now, host);
+        }
         let unknown = self.hosts[host].record == Record::Unknown;
         if let Some(address) = candidate.ip.or_else(|| literal(name).filter(|_| unknown)) {
             self.handle_given_address(now, host, address);
@@ -50,13 +58,8 @@ impl Scheduler {
         Admission::Pending
     }
 
-    fn refuse(&mut self, candidate: &Candidate) -> Admission {
-        if let Some(docs) = &mut self.pending_docs {
-            docs.remove(&candidate.doc);
-        }
-        self.counters.failed += 1;
-        let end = End::Failed(FailReason::Surplus);
-        self.reports.push_back(Report { doc: candidate.doc, end });
+    fn refuse(&mut self, candidate: &Candidate, end: End) -> Admission {
+        self.push_report(candidate.doc, end);
         Admission::Refused
     }
 
@@ -84,5 +87,6 @@ impl Scheduler {
         self.leases[lease].state = LeaseState::Waiting;
         self.leases.waits.set(lease, now + candidate.wait);
         self.hosts[host].leases += 1;
+        self.hosts[host].last_wait = now + candidate.wait;
     }
 }

@@ -33,6 +33,11 @@ impl Scheduler {
 
     fn report(&mut self, host: HostId, doc: DocId, end: End) {
         self.drop_pending(host);
+        self.push_report(doc, end);
+    }
+
+    /// Reports a document that is pending no more.
+    pub(super) fn push_report(&mut self, doc: DocId, end: End) {
         if let Some(docs) = &mut self.pending_docs {
             docs.remove(&doc);
         }
@@ -55,11 +60,7 @@ impl Scheduler {
         let host = self.leases[lease].host;
         self.leases[lease].state = LeaseState::Waiting;
         self.leases.waits.set(lease, due);
-        if !self.hosts[host].has_sendable() {
-            self.stop_waiting(now, host);
-            self.bench(now, host, due);
-            self.fill_slots(now);
-        }
+        self.hosts[host].last_wait = due;
         self.look_at(now, host);
     }
 

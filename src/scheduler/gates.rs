@@ -188,6 +188,11 @@ impl Gate {
         self.held_until = self.held_until.max(until);
     }
 
+    /// The hold is over: whatever it was for is well.
+    pub(super) fn release(&mut self) {
+        self.held_until = Instant::ZERO;
+    }
+
     /// A refusal of something sent at `sent`: the number of strikes before it, or none if it belongs
     /// to a burst that has raised the hold already.
     pub(super) fn strike(&mut self, now: Instant, sent: Instant) -> Option<u8> {

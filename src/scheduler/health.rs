@@ -31,11 +31,10 @@ impl Scheduler {
         }
         self.ips[ip].probe = Probe::No;
         if reachable {
-            self.handle_reachable(ip);
+            self.handle_reachable(now, ip);
         } else {
             self.handle_unreachable(now, ip);
         }
-        self.settle(now, self.ips[ip].gate);
     }
 
     /// Somebody waits for an address that must be tried first.
@@ -46,15 +45,22 @@ impl Scheduler {
         }
     }
 
-    /// A fetch got through to `ip`.
-    pub(super) fn handle_reachable(&mut self, ip: IpId) {
+    /// A fetch got through to `ip`. If it was down, the window is over, and its hosts need not wait for its end.
+    pub(super) fn handle_reachable(&mut self, now: Instant, ip: IpId) {
         self.ips[ip].health.handle_success();
-        if self.ips[ip].unwell {
-            self.ips[ip].unwell = false;
-            self.unwell_links.remove(&mut self.unwell, ip);
-            let gate = self.ips[ip].gate;
-            self.gates[gate].suspect = None;
-            self.demand.handle_change();
+        if !self.ips[ip].unwell {
+            return;
+        }
+        self.ips[ip].unwell = false;
+        self.unwell_links.remove(&mut self.unwell, ip);
+        let gate = self.ips[ip].gate;
+        self.gates[gate].suspect = None;
+        self.gates[gate].release();
+        self.settle(now, gate);
+        self.demand.handle_change();
+        let hosts: Vec<HostId> = self.ip_links.iter(&self.ips[ip].hosts).collect();
+        for host in hosts {
+            self.unbench(now, host);
         }
     }
 

@@ -4,6 +4,7 @@ use super::lists::List;
 use super::table::Table;
 use crate::hostdb::records::Record;
 use crate::ids::{GateId, HostId, IpId, SlotId};
+use crate::time::Instant;
 use crate::url_queue::UrlQueue;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
@@ -18,6 +19,8 @@ pub(super) struct Host {
     /// Documents that have left `urls` and have not ended.
     pub(super) leases: u32,
     pub(super) in_flight: u32,
+    /// When the wait ends that began last, of those documents that wait for their time.
+    pub(super) last_wait: Instant,
     pub(super) place: Place,
     pub(super) gate: GateId,
     pub(super) alias: Option<GateId>,
@@ -99,6 +102,7 @@ impl Hosts {
             front: List::default(),
             leases: 0,
             in_flight: 0,
+            last_wait: Instant::ZERO,
             place: Place::Idle,
             gate,
             alias,

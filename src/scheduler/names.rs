@@ -88,7 +88,7 @@ impl Scheduler {
     }
 
     fn handle_addresses(&mut self, now: Instant, host: HostId, given: Vec<IpAddr>, expires: Instant) {
-        let allowed = |ip: &IpAddr| self.config.allow_private || is_public(*ip);
+        let allowed = |ip: &IpAddr| self.may_use(*ip);
         let mut addresses: Vec<IpAddr> = given.into_iter().map(normalised).filter(allowed).collect();
         in_stable_order(&mut addresses);
         if addresses.is_empty() {
@@ -97,6 +97,11 @@ impl Scheduler {
         }
         let addresses = addresses.into_iter().map(|address| self.ip_of(address)).collect();
         self.replace_record(now, host, Record::Known { addresses, expires });
+    }
+
+    /// Whether URLs may be sent to this address.
+    pub(super) fn may_use(&self, ip: IpAddr) -> bool {
+        self.config.allow_private || is_public(ip)
     }
 
     /// The name servers did not say: try again later, and later still.

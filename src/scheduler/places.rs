@@ -2,9 +2,11 @@
 
 use super::Scheduler;
 use super::addresses::Probe;
+use super::gates::Closed;
 use super::hosts::{Place, Question};
+use super::slots::Wait;
 use crate::hostdb::records::Record;
-use crate::ids::{HostId, IpId, SlotId};
+use crate::ids::{GateId, HostId, IpId, SlotId};
 use crate::time::{Duration, Instant};
 
 /// A host that cannot send for longer than this lets others have its slot.
@@ -29,13 +31,12 @@ impl Scheduler {
                 self.enter_leftover(host);
                 self.fill_slots(now);
             }
-            Place::Slot(slot) => {
-                self.look_at_slot(now, slot, host);
-                if self.hosts[host].place == Place::Benched {
-                    self.fill_slots(now);
-                }
-            }
+            Place::Slot(slot) => self.look_at_slot(now, slot, host),
             Place::Leftover | Place::Benched => {}
+        }
+        self.wait_on_bench(now, host);
+        if self.hosts[host].place == Place::Benched {
+            self.fill_slots(now);
         }
         self.mind_name(now, host);
     }
@@ -49,6 +50,7 @@ impl Scheduler {
             self.hosts[host].place = Place::Slot(slot);
             self.in_slots += self.share_in_slot(host);
             self.look_at_slot(now, slot, host);
+            self.wait_on_bench(now, host);
             self.mind_name(now, host);
         }
     }
@@ -62,12 +64,53 @@ impl Scheduler {
     /// Lets others have the slot of a host that cannot send before `until`. False if it must keep it.
     pub(super) fn bench(&mut self, now: Instant, host: HostId, until: Instant) -> bool {
         let Place::Slot(slot) = self.hosts[host].place else { return false };
-        if self.bench_is_full() || self.hosts[host].in_flight > 0 || until <= now + BENCH_AFTER {
+        if !self.may_sit_down(now, host, until) {
             return false;
         }
         self.sit_down(slot, host);
         self.host_timers.set(host, until);
         true
+    }
+
+    /// If all that is left of `host` waits for its time, and for long, others have its slot. Going by the
+    /// wait that began last is good enough: the end of any wait brings the host back.
+    fn wait_on_bench(&mut self, now: Instant, host: HostId) {
+        let until = self.hosts[host].last_wait;
+        if !self.hosts[host].has_sendable() && self.may_sit_down(now, host, until) {
+            self.stop_waiting(now, host);
+            self.bench(now, host, until);
+        }
+    }
+
+    fn may_sit_down(&self, now: Instant, host: HostId, until: Instant) -> bool {
+        !self.bench_is_full() && self.hosts[host].in_flight == 0 && until > now + BENCH_AFTER
+    }
+
+    /// A gate stays closed for long: lets others have the slots that wait there.
+    pub(super) fn make_way(&mut self, now: Instant, gate: GateId) {
+        let Some(Closed::Until(until, _)) = self.gates[gate].closed(now) else { return };
+        if until <= now + BENCH_AFTER {
+            return;
+        }
+        let waiting = self.slots.line(&self.gates[gate].waiters);
+        let hosts: Vec<HostId> = waiting.filter_map(|slot| self.slots[slot].host).collect();
+        for host in hosts {
+            self.give_way(now, host);
+        }
+    }
+
+    /// The same for one host, if that is where it waits.
+    pub(super) fn give_way(&mut self, now: Instant, host: HostId) {
+        let Some(Wait::Gate(gate)) = self.hosts[host].slot().map(|slot| self.slots[slot].wait) else {
+            return;
+        };
+        if let Some(Closed::Until(until, _)) = self.gates[gate].closed(now)
+            && self.may_sit_down(now, host, until)
+        {
+            self.stop_waiting(now, host);
+            self.bench(now, host, until);
+            self.fill_slots(now);
+        }
     }
 
     /// Lets others have the slot of a host whose name servers do not answer; its timer is set.
@@ -90,9 +133,9 @@ impl Scheduler {
         self.benched >= self.config.queue_count as usize * BENCH_PER_SLOT
     }
 
-    /// The host may be able to send again: it waits for a slot like others.
+    /// The host may be able to send again: it waits for a slot like others, if it has something to send.
     pub(super) fn unbench(&mut self, now: Instant, host: HostId) {
-        if self.hosts[host].place == Place::Benched {
+        if self.hosts[host].place == Place::Benched && self.hosts[host].has_sendable() {
             self.benched -= 1;
             self.enter_leftover(host);
             self.fill_slots(now);
@@ -199,7 +242,8 @@ impl Scheduler {
         let Some(host) = self.place_links.pop_front(&mut self.idle) else { return };
         let entry = &self.hosts[host];
         let crowded = self.idle_hosts > IDLE_HOSTS_MAX;
-        let useless = crowded || now >= entry.record.expiry() || entry.record.expiry() == Instant::FAR;
+        let end_of_use = entry.record.end_of_use(&self.config.ttl);
+        let useless = crowded || now >= end_of_use || end_of_use == Instant::FAR;
         let asking = entry.question != Question::No || entry.draining;
         if !useless || asking || !self.gates[entry.gate].owes_nothing(now) {
             return self.place_links.push_back(&mut self.idle, host);

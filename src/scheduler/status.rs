@@ -1,6 +1,7 @@
 //! What spiders say, and what their silence says.
 
 use super::Scheduler;
+use super::gates::GateOwner;
 use super::leases::{Flight, LeaseState};
 use crate::document::{Done, End, FailReason, Outcome};
 use crate::ids::{LeaseId, SpiderId, TransId};
@@ -59,6 +60,9 @@ impl Scheduler {
             outcome => self.retry(now, lease, FailReason::Outcome(outcome)),
         }
         self.settle_all(now, &flight);
+        if is_refusal(done.outcome) {
+            self.make_way(now, flight.gates.holder());
+        }
         true
     }
 
@@ -158,6 +162,10 @@ impl Scheduler {
                 self.settle(now, gate);
             }
         }
+        if let Some(&GateOwner::Host(host)) = self.gates.table.get(flight.gates.host).map(|gate| &gate.owner)
+        {
+            self.give_way(now, host);
+        }
     }
 
     /// The host, and its alias and group, rest after a fetch.
@@ -177,7 +185,7 @@ impl Scheduler {
                 self.ips[flight.ip].port = port;
                 self.handle_unreachable(now, flight.ip);
             }
-            Outcome::Unsaid | Outcome::Status(_) => self.handle_reachable(flight.ip),
+            Outcome::Unsaid | Outcome::Status(_) => self.handle_reachable(now, flight.ip),
             Outcome::DnsFailed | Outcome::Aborted => {}
         }
     }
@@ -185,7 +193,7 @@ impl Scheduler {
     /// 429 and 503 hold the host, or its alias or group: as long as the web server asks, or longer each time.
     fn note_refusal(&mut self, now: Instant, flight: &Flight, sent: Instant, done: Done) {
         let holder = flight.gates.holder();
-        if !matches!(done.outcome, Outcome::Status(429 | 503)) {
+        if !is_refusal(done.outcome) {
             if went_well(done.outcome) {
                 self.gates[holder].forgive(sent);
             }
@@ -216,6 +224,11 @@ fn is_final(outcome: Outcome) -> bool {
         | Outcome::DnsFailed
         | Outcome::Aborted => false,
     }
+}
+
+/// The web server asks to be left alone.
+fn is_refusal(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::Status(429 | 503))
 }
 
 fn went_well(outcome: Outcome) -> bool {

@@ -1,0 +1,83 @@
+//! `probe = connect`: an address that has failed is tried by a connection of our own before any URL.
+
+#![allow(clippy::unwrap_used)]
+
+use urlserver::document::{Candidate, Outcome};
+use urlserver::hostdb::health::HealthRule;
+use urlserver::ids::{DocId, SpiderId};
+use urlserver::scheduler::{Admission, Config, Pace, Scheduler, Trial};
+use urlserver::time::{Duration, Instant};
+use urlserver::url::Url;
+
+const WINDOW: Duration = Duration::from_secs(20);
+
+fn seconds(s: u64) -> Instant {
+    Instant::from_micros(s * 1_000_000)
+}
+
+/// A scheduler whose only address has just gone down, with one URL in vain and one pending.
+fn down_at_zero() -> (Scheduler, SpiderId) {
+    let mut scheduler = Scheduler::new(Config {
+        host: Pace { concurrent: 1, gap: Duration::ZERO },
+        ip: Pace::FREE,
+        retry_delay: Duration::from_secs(1),
+        max_attempts: 0,
+        allow_private: true,
+        health: HealthRule { fail_threshold: 1, fail_window: WINDOW },
+        trial: Trial::Connect,
+        ..Config::default()
+    });
+    let spider = scheduler.handle_spider_connected();
+    let url = Url::parse("https://a.example:8443/").unwrap();
+    let candidate = Candidate { doc: DocId(1), url, ip: "192.0.2.1".parse().ok(), wait: Duration::ZERO };
+    assert_eq!(scheduler.handle_candidate(Instant::ZERO, &candidate), Admission::Pending);
+    let trans = scheduler.poll_send(Instant::ZERO).unwrap().trans;
+    scheduler.handle_written(Instant::ZERO, spider, 1);
+    assert!(scheduler.handle_done(Instant::ZERO, spider, trans, Outcome::ConnectFailed.into()));
+    (scheduler, spider)
+}
+
+fn pass(scheduler: &mut Scheduler, now: Instant) {
+    while let Some(deadline) = scheduler.deadline().filter(|&deadline| deadline <= now) {
+        scheduler.handle_timeout(deadline);
+        scheduler.check(deadline).unwrap();
+        if scheduler.poll_request(deadline).is_some() {
+            continue; // never answered
+        }
+    }
+}
+
+#[test]
+fn no_url_is_burnt_on_an_address_that_does_not_answer_and_the_first_answer_frees_it() {
+    let (mut scheduler, spider) = down_at_zero();
+    pass(&mut scheduler, Instant::from_micros(19_999_999));
+    assert!(scheduler.poll_probe().is_none(), "the window lasts");
+    pass(&mut scheduler, seconds(20));
+    let probe = scheduler.poll_probe().unwrap();
+    assert_eq!(probe.address, "192.0.2.1:8443".parse().unwrap(), "the port that failed");
+    assert!(scheduler.poll_probe().is_none(), "one at a time");
+    assert!(scheduler.poll_send(seconds(20)).is_none());
+    scheduler.handle_probed(seconds(21), probe.ip, false);
+    pass(&mut scheduler, Instant::from_micros(40_999_999));
+    assert!(scheduler.poll_probe().is_none(), "a new window, from the failure on");
+    pass(&mut scheduler, seconds(41));
+    let probe = scheduler.poll_probe().unwrap();
+    assert!(scheduler.poll_send(seconds(41)).is_none());
+    scheduler.handle_probed(seconds(41), probe.ip, true);
+    let trans = scheduler.poll_send(seconds(41)).unwrap().trans;
+    scheduler.handle_written(seconds(41), spider, 1);
+    assert!(scheduler.handle_done(seconds(41), spider, trans, Outcome::Status(200).into()));
+    assert!(scheduler.poll_report(seconds(41)).is_some() && scheduler.is_drained());
+    assert_eq!(scheduler.stats().counters.sent, 2, "one in vain, one for good");
+}
+
+#[test]
+fn an_answer_nobody_asked_for_changes_nothing() {
+    let (mut scheduler, _) = down_at_zero();
+    pass(&mut scheduler, seconds(20));
+    let probe = scheduler.poll_probe().unwrap();
+    scheduler.handle_probed(seconds(20), probe.ip, false);
+    scheduler.handle_probed(seconds(20), probe.ip, true);
+    assert!(scheduler.poll_send(seconds(20)).is_none());
+    scheduler.check(seconds(20)).unwrap();
+}
