@@ -5,7 +5,7 @@
 //! document reported exactly once, every slot free. All the way the [`Auditor`] watches what spiders see, the
 //! ledger what the server does, and the scheduler checks its own laws. The same plan gives the same trace.
 //!
-//! The server's half of a step is in [`server`]: it does what the server's loop does, in the same order.
+//! The server's half of a step is in `server`: it does what the server's loop does, in the same order.
 //! Not here: sockets, tasks, clocks, settings.
 
 pub mod draw;

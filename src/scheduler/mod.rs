@@ -4,9 +4,9 @@
 //! `handle_*`, each with the time; decisions go out through `poll_*`; [`Scheduler::deadline`] says when to
 //! come back at the latest. The server drives it with a real clock, the simulator with a virtual one.
 //!
-//! A document's way: [`admit`] puts it into its host's queue, [`names`] finds the host's address,
-//! [`send`] passes it through the gates to a spider, [`status`] hears of it, [`ends`] reports it.
-//! [`demand`] asks the index for more. What must always hold is written down, and run, in [`check`].
+//! A document's way: `admit` puts it into its host's queue, `names` finds the host's address,
+//! `send` passes it through the gates to a spider, `status` hears of it, `ends` reports it.
+//! `demand` asks the index for more. What must always hold is written down, and run, in `check`.
 //!
 //! Costs: every operation is O(1), or O(log n) in the timers that are set. Only the number of spiders is
 //! walked, and what is answered to a question for a list (the reject list) or lost with a spider.

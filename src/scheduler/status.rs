@@ -11,8 +11,10 @@ use crate::time::{Duration, Instant, scaled};
 const HOLD_MAX: Duration = Duration::from_secs(3600);
 /// Longest hold that a web server can ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30 * 86_400);
-/// Holds end up to this fraction later than asked for, so that they do not all end at once.
+/// Holds last up to this fraction longer, so that they do not all end at once; those that a web server asked
+/// for no more than a moment.
 const JITTER: f64 = 0.25;
+const ASKED_JITTER_MAX: Duration = Duration::from_secs(1);
 
 impl Scheduler {
     /// A spider is here. In push mode, with room, until it says otherwise.
@@ -203,7 +205,8 @@ impl Scheduler {
         let asked = done.retry_after.map(|delay| delay.min(RETRY_AFTER_MAX));
         let backed_off = strike.map(|strikes| doubled(self.config.retry_delay, strikes.into(), HOLD_MAX));
         let Some(hold) = asked.or(backed_off) else { return };
-        let jitter = scaled(hold, self.rng.f64() * JITTER).min(HOLD_MAX);
+        let most = if asked.is_some() { ASKED_JITTER_MAX } else { HOLD_MAX };
+        let jitter = scaled(scaled(hold, JITTER).min(most), self.rng.f64());
         self.gates[holder].hold(now + hold + jitter);
         self.counters.holds += 1;
     }

@@ -1,6 +1,6 @@
 //! All tasks and sockets.
 //!
-//! Two threads of work: the [`hub`], alone on its own, which owns the scheduler and the spiders'
+//! Two threads of work: the `hub`, alone on its own, which owns the scheduler and the spiders'
 //! connections, and around it the rim: look-ups, the document index, HTTP, signals. Nothing that the rim
 //! does can make a send wait.
 
