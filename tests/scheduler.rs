@@ -1,13 +1,34 @@
-//! `probe = connect`: an address that has failed is tried by a connection of our own before any URL.
+//! Single properties of the scheduler that a conversation cannot show.
 
 #![allow(clippy::unwrap_used)]
 
-use urlserver::document::{Candidate, Outcome};
+use urlserver::document::{Candidate, End, FailReason, Outcome, Report};
+use urlserver::hostdb::Resolution;
 use urlserver::hostdb::health::HealthRule;
 use urlserver::ids::{DocId, SpiderId};
 use urlserver::scheduler::{Admission, Config, Pace, Scheduler, Trial};
 use urlserver::time::{Duration, Instant};
 use urlserver::url::Url;
+
+#[test]
+fn reports_go_on_from_one_name_that_does_not_exist_to_the_next() {
+    let now = Instant::ZERO;
+    let mut scheduler = Scheduler::new(Config { queue_count: 1, ..Config::default() });
+    for (doc, url) in (1..).zip(["http://a.example/1", "http://a.example/2", "http://b.example/"]) {
+        let candidate =
+            Candidate { doc: DocId(doc), url: Url::parse(url).unwrap(), ip: None, wait: Duration::ZERO };
+        assert_eq!(scheduler.handle_candidate(now, &candidate), Admission::Pending);
+    }
+    while let Some(lookup) = scheduler.poll_lookup() {
+        let host = lookup.host;
+        scheduler.handle_resolved(now, host, Resolution::Nothing { ttl: None });
+    }
+    let failed = |doc| Report { doc: DocId(doc), end: End::Failed(FailReason::Dns) };
+    let reports: Vec<Report> = std::iter::from_fn(|| scheduler.poll_report(now)).collect();
+    assert_eq!(reports, [failed(1), failed(2), failed(3)]);
+    assert!(scheduler.is_drained());
+    assert_eq!(scheduler.check(now), Ok(()));
+}
 
 const WINDOW: Duration = Duration::from_secs(20);
 
