@@ -40,6 +40,7 @@ impl Scheduler {
 
     /// A spider has ended a fetch. False if it has no such send in flight; then nothing changes.
     pub fn handle_done(&mut self, now: Instant, spider: SpiderId, trans: TransId, done: Done) -> bool {
+        self.trust(spider);
         let Some((lease, flight, written)) = self.find(spider, trans) else {
             self.counters.stale_status += 1;
             return false;
@@ -63,6 +64,7 @@ impl Scheduler {
 
     /// A spider is still at it. False if it has no such send in flight.
     pub fn handle_working(&mut self, now: Instant, spider: SpiderId, trans: TransId) -> bool {
+        self.trust(spider);
         match self.find(spider, trans) {
             Some((lease, ..)) => self.leases.restart_status_clock(now, lease),
             None => {
@@ -115,9 +117,23 @@ impl Scheduler {
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
         self.rest(now, &flight, now.since(at), false);
-        self.handle_unreachable(now, flight.ip);
+        self.distrust(now, flight.spider);
         self.retry(now, lease, FailReason::Expired);
         self.settle_all(now, &flight);
+    }
+
+    /// A spider that lets sends run out is the last to be given more for a while, whoever's fault it was.
+    /// The address is not blamed: a spider that hangs says nothing of any web server.
+    fn distrust(&mut self, now: Instant, spider: SpiderId) {
+        if let Some(spider) = self.spiders.get_mut(spider) {
+            spider.silent_until = now + self.config.status_timeout;
+        }
+    }
+
+    fn trust(&mut self, spider: SpiderId) {
+        if let Some(spider) = self.spiders.get_mut(spider) {
+            spider.silent_until = Instant::ZERO;
+        }
     }
 
     /// The send that `trans` names, if it is in flight with `spider`, and when it was written.
