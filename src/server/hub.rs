@@ -25,8 +25,12 @@ const CANDIDATES_PER_TURN: usize = 256;
 const REPORTS_PER_TURN: usize = 4096;
 /// Reads of one connection before the others get their turn.
 const READS_PER_TURN: usize = 4;
+/// Reads of one connection before a clock runs out: more than a socket holds.
+const READS_TO_CATCH_UP: usize = 256;
 /// URLs found by spiders on their way to the index. A spider that finds more waits for its ADDs to be read.
 const ADDITIONS_MAX: usize = 64;
+/// Longest wait, at the end, for those URLs to reach the index.
+const ADDITIONS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest wait for the first line where a token is asked for.
 const AUTH_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -108,6 +112,8 @@ pub(super) struct Hub {
 enum Doneness {
     /// There was, or may be, something to do.
     Busy,
+    /// Nothing is left here, but the index could not be asked; it is asked again after a while.
+    Unanswered,
     /// Nothing is left here; the index is being asked whether it has more.
     Asking,
     /// It has not.
@@ -146,24 +152,17 @@ impl Hub {
             if more {
                 // Others on this thread, and the sockets, get their turn.
                 tokio::task::yield_now().await;
-                match events.try_recv() {
-                    Ok(Event::Stop) => break,
-                    Ok(event) => self.handle(event),
-                    Err(_) => {}
-                }
-                self.drain(&mut events);
-                continue;
             }
-            let Some(event) = self.next_event(&mut events).await else { continue };
-            if let Event::Stop = event {
-                break;
+            match self.next_event(&mut events, more).await {
+                Some(Event::Stop) => break,
+                Some(event) => self.handle(event),
+                None => {}
             }
-            self.handle(event);
             if self.drain(&mut events) {
                 break;
             }
         }
-        self.stop()
+        self.stop(events).await
     }
 
     /// Handles what has happened already; true if it is time to stop.
@@ -178,11 +177,13 @@ impl Hub {
         false
     }
 
-    /// Waits for an event, for the index, or for the deadline.
-    async fn next_event(&mut self, events: &mut mpsc::Receiver<Event>) -> Option<Event> {
+    /// Waits for an event, for the index, or for the deadline; for nothing if there is `more` to do. Who is
+    /// heard first is left to chance: a flood from one side does not drown the other.
+    async fn next_event(&mut self, events: &mut mpsc::Receiver<Event>, more: bool) -> Option<Event> {
         let deadline = self.scheduler.deadline().and_then(|at| self.around.clock.to_system(at));
         let sleep = async {
             match deadline {
+                _ if more => {}
                 Some(at) => tokio::time::sleep_until(at.into()).await,
                 None => std::future::pending().await,
             }
@@ -204,8 +205,8 @@ impl Hub {
         more |= self.admit();
         self.send_all();
         self.look_up();
-        self.ask_index();
         more |= self.report_all();
+        self.ask_index();
         more
     }
 
@@ -239,13 +240,14 @@ impl Hub {
                 self.lookups -= 1;
                 self.scheduler.handle_resolved(self.now(), host, resolution);
             }
+            // Whether there is anything new is for the index to say.
             Event::Added => {
                 self.additions -= 1;
-                self.change();
+                self.done = Doneness::Busy;
             }
             Event::Seeded => {
                 self.seeded = true;
-                self.change();
+                self.done = Doneness::Busy;
             }
             Event::Stats(reply) => {
                 let _ = reply.send(self.stats());
@@ -324,22 +326,36 @@ impl Hub {
 
     fn read(&mut self, id: ConnectionId, reads: usize) {
         for _ in 0..reads {
-            let Some(connection) = self.connections.get_mut(&id) else { return };
-            // URLs it has found wait for the index: the socket holds back what comes next.
+            // URLs that were found wait for the index: the sockets hold back what comes next.
             if self.additions >= ADDITIONS_MAX {
                 self.readable.insert(id);
                 return;
             }
-            match connection.read() {
-                Read::More => {}
-                Read::Empty => return connection.watch.notify_one(),
-                Read::Gone => return self.close(id, "the spider closed it"),
-            }
-            if !self.handle_lines(id) {
+            if !self.read_once(id) {
                 return;
             }
         }
         self.readable.insert(id);
+    }
+
+    /// Reads all that had come when it was called, and what comes meanwhile.
+    fn catch_up(&mut self) {
+        for id in self.connections.keys().copied().collect::<Vec<_>>() {
+            if (0..READS_TO_CATCH_UP).all(|_| self.read_once(id)) {
+                self.readable.insert(id);
+            }
+        }
+    }
+
+    /// Reads a connection once, and does what it says; false if there is nothing more for now.
+    fn read_once(&mut self, id: ConnectionId) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        match connection.read() {
+            Read::More => return self.handle_lines(id),
+            Read::Empty => connection.watch.notify_one(),
+            Read::Gone => self.close(id, "the spider closed it"),
+        }
+        false
     }
 
     /// Handles the lines that were read; false if the connection is closed now.
@@ -360,15 +376,13 @@ impl Hub {
                     false
                 }
             };
-            let Some(connection) = self.connections.get_mut(&id) else { return false };
-            if !connection.count_line(understood) {
+            if self.connections.get_mut(&id).is_none_or(|connection| !connection.count_line(understood)) {
                 self.write(id);
                 self.close(id, "too many lines that make no sense");
-                return false;
             }
         }
         self.add(found);
-        true
+        self.connections.contains_key(&id)
     }
 
     fn authenticate(&mut self, id: ConnectionId, line: &Line) -> bool {
@@ -451,9 +465,7 @@ impl Hub {
         if self.scheduler.lease_deadline().is_some_and(|deadline| deadline <= now) {
             // The sockets are looked at before this goes on.
             tokio::task::yield_now().await;
-            for id in self.connections.keys().copied().collect::<Vec<_>>() {
-                self.read(id, READS_PER_TURN);
-            }
+            self.catch_up();
         }
         self.scheduler.handle_timeout(now);
     }
@@ -480,7 +492,11 @@ impl Hub {
             Some(IndexEvent::Answered { given, complete }) => {
                 self.answered = true;
                 if self.done == Doneness::Asking {
-                    self.done = if complete && given == 0 { Doneness::Done } else { Doneness::Busy };
+                    self.done = match (complete, given) {
+                        (true, 0) => Doneness::Done,
+                        (false, 0) => Doneness::Unanswered,
+                        (_, _) => Doneness::Busy,
+                    };
                 }
             }
             Some(IndexEvent::Grown) => self.change(),
@@ -579,20 +595,33 @@ impl Hub {
         }
         if stuck && !std::mem::replace(&mut connection.awaits_room, true) {
             let (stream, written) = (Arc::clone(&connection.stream), connection.written());
-            tokio::spawn(doors::await_room(id, stream, self.around.events.clone()));
+            let waiter = tokio::spawn(doors::await_room(id, stream, self.around.events.clone()));
+            connection.waiter = Some(waiter.abort_handle());
             self.later(self.around.stall_max, Event::WriteOverdue(id, written));
         }
     }
 
     /// The last words: what spiders have said so far still counts.
-    fn stop(mut self) -> IndexHandle {
-        for id in self.connections.keys().copied().collect::<Vec<_>>() {
-            self.read(id, READS_PER_TURN);
-        }
+    async fn stop(mut self, mut events: mpsc::Receiver<Event>) -> IndexHandle {
+        // The sockets are looked at once more.
+        tokio::task::yield_now().await;
+        self.catch_up();
         while self.report_all() {}
+        let _ = tokio::time::timeout(ADDITIONS_TIMEOUT, self.settle_additions(&mut events)).await;
         let stats = self.scheduler.stats();
         let (pending, in_flight) = (stats.queued + stats.leftover, stats.in_flight);
         tracing::info!(done = stats.counters.done, pending, in_flight, "stopped");
         self.around.index
+    }
+
+    /// Waits until all that spiders have found is with the index.
+    async fn settle_additions(&mut self, events: &mut mpsc::Receiver<Event>) {
+        while self.additions > 0
+            && let Some(event) = events.recv().await
+        {
+            if let Event::Added = event {
+                self.additions -= 1;
+            }
+        }
     }
 }
