@@ -150,6 +150,22 @@ pub struct Tail<'a> {
 }
 
 impl Tail<'_> {
+    /// The port to connect to.
+    pub fn port(&self) -> u16 {
+        let default = match self.scheme {
+            Scheme::Http => 80,
+            Scheme::Https => 443,
+            Scheme::Whole => {
+                return url::Url::parse(self.rest)
+                    .ok()
+                    .and_then(|url| url.port_or_known_default())
+                    .unwrap_or(80);
+            }
+        };
+        let digits = |rest: &str| rest.split(['/', '?']).next().and_then(|digits| digits.parse().ok());
+        self.rest.strip_prefix(':').and_then(digits).unwrap_or(default)
+    }
+
     /// The parts of the whole URL, to be written one after another.
     pub fn parts<'a>(&'a self, host: &'a str) -> [&'a str; 3] {
         match self.scheme {
@@ -189,6 +205,20 @@ mod tests {
     fn a_user_named_like_the_host_is_no_host() {
         check("http://example.com@example.com/", "http://example.com@example.com/", "example.com");
         check("http://a.example:b@a.example/", "http://a.example:b@a.example/", "a.example");
+    }
+
+    #[test]
+    fn the_port_is_the_one_to_connect_to() {
+        for (text, port) in [
+            ("http://a.example/", 80),
+            ("https://a.example/:81", 443),
+            ("http://a.example:8080/x", 8080),
+            ("https://a.example:80", 80),
+            ("http://u@a.example:81/", 81),
+            ("https://a.example./", 443),
+        ] {
+            assert_eq!(Url::parse(text).expect(text).tail().port(), port, "{text}");
+        }
     }
 
     #[test]

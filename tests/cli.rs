@@ -208,15 +208,19 @@ fn secrets_are_not_shown() {
 fn logs_go_to_stderr_in_the_format_asked_for() {
     let in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = in_use.local_addr().unwrap().to_string();
-    let nowhere = ["--listen", &address, "--http", "none", "--probe", "connect"];
+    let nowhere = ["--listen", &address, "--http", "none", "--recrawl-after", "1d"];
     let text = run(&[&["serve"], &nowhere[..]].concat());
     assert_eq!(text.status.code(), Some(FAILED));
     assert_eq!(out(&text), "");
-    assert!(err(&text).contains(" WARN ") && err(&text).contains("probe has no effect"), "{}", err(&text));
+    assert!(
+        err(&text).contains(" WARN ") && err(&text).contains("recrawl_after has no effect"),
+        "{}",
+        err(&text)
+    );
     assert!(!err(&text).contains('\u{1b}'));
     let json = err(&run(&[&["serve", "--log-format", "json"], &nowhere[..]].concat()));
-    let line = json.lines().find(|line| line.contains("probe has no effect")).unwrap();
+    let line = json.lines().find(|line| line.contains("recrawl_after has no effect")).unwrap();
     assert!(line.starts_with('{') && line.contains("\"WARN\""), "{line}");
     let quiet = err(&run(&[&["--log", "off", "serve"], &nowhere[..]].concat()));
-    assert!(!quiet.contains("probe has no effect"), "{quiet}");
+    assert!(!quiet.contains("recrawl_after has no effect"), "{quiet}");
 }

@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use urlserver::document::{Candidate, Done, End, FailReason, Outcome};
 use urlserver::hostdb::Resolution;
 use urlserver::ids::{DocId, HostId, SpiderId, TransId};
-use urlserver::scheduler::{Admission, Config, GroupRule, IpRange, Pace, Scheduler};
+use urlserver::scheduler::{Admission, Config, GroupRule, IpRange, Pace, Scheduler, Trial, Trying};
 use urlserver::time::{Duration, Instant};
 use urlserver::url::Url;
 
@@ -40,6 +40,7 @@ struct World {
     /// Lines decided on and not written yet, per spider in order.
     unwritten: BTreeMap<SpiderId, Vec<(TransId, Send)>>,
     lookups: Vec<(HostId, String)>,
+    probes: Vec<Trying>,
     next_doc: u64,
     hosts: u64,
     addresses: u64,
@@ -78,6 +79,7 @@ fn config(rng: &mut fastrand::Rng) -> Config {
         allow_private: true,
         aliases: vec![group("alias", &ALIASED, vec![], alias_pace)],
         groups: vec![group("range", &[], vec![range], group_pace)],
+        trial: *rng.choice(&[Trial::OneUrl, Trial::Connect]).unwrap(),
         seed: rng.u64(..),
         ..Config::default()
     }
@@ -100,6 +102,7 @@ impl World {
             model: Model::default(),
             unwritten: BTreeMap::new(),
             lookups: Vec::new(),
+            probes: Vec::new(),
             next_doc: 1,
         }
     }
@@ -114,7 +117,8 @@ impl World {
             45..=59 => self.write(),
             60..=79 => self.done(),
             80..=84 => self.working(),
-            85..=87 => self.nonsense(),
+            85..=86 => self.nonsense(),
+            87 => self.answer_probe(true),
             88..=90 => self.choke(),
             _ => {
                 let millis = *self.rng.choice(&[1, 10, 100, 1000, 4000]).unwrap();
@@ -130,6 +134,7 @@ impl World {
         while let Some(lookup) = self.scheduler.poll_lookup() {
             self.lookups.push((lookup.host, lookup.name.to_owned()));
         }
+        self.probes.extend(std::iter::from_fn(|| self.scheduler.poll_probe()));
         while let Some(work) = self.scheduler.poll_send(self.now) {
             let mut keys = vec![format!("host {}", work.host), format!("ip {}", work.ip)];
             if ALIASED.contains(&work.host) {
@@ -208,6 +213,13 @@ impl World {
             },
         };
         self.scheduler.handle_resolved(self.now, host, resolution);
+    }
+
+    fn answer_probe(&mut self, faulty: bool) {
+        for probe in std::mem::take(&mut self.probes) {
+            let reachable = !faulty || self.rng.bool();
+            self.scheduler.handle_probed(self.now, probe.ip, reachable);
+        }
     }
 
     fn connect(&mut self) {
@@ -338,6 +350,7 @@ impl World {
             if self.scheduler.is_drained() {
                 break;
             }
+            self.answer_probe(false);
             for (host, _) in std::mem::take(&mut self.lookups) {
                 let addresses = vec![self.address()];
                 let ttl = Duration::from_secs(1000);
@@ -358,7 +371,9 @@ impl World {
                 ));
             }
             self.pump();
-            let idle = self.lookups.is_empty() && self.unwritten.values().all(Vec::is_empty);
+            let idle = self.lookups.is_empty()
+                && self.probes.is_empty()
+                && self.unwritten.values().all(Vec::is_empty);
             if let Some(deadline) = self.scheduler.deadline().filter(|_| idle) {
                 self.now = self.now.max(deadline);
                 self.scheduler.handle_timeout(self.now);

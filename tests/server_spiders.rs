@@ -342,7 +342,7 @@ fn silence_takes_a_url_back_and_gives_it_to_another_after_the_retry_delay() {
 }
 
 #[test]
-fn spiders_that_hang_do_not_take_the_address_down() {
+fn a_spider_that_hangs_does_not_take_the_address_down() {
     let server = seeded(&pages("127.0.0.1", 8))
         .flag("timeout-spider-status", "0.3")
         .flag("retry-delay", "0.05")

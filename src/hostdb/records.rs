@@ -28,6 +28,35 @@ impl TtlRule {
     }
 }
 
+/// The addresses of a name, first choice first. Most names have one, which needs no room of its own.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Addresses {
+    /// Just one.
+    One(IpId),
+    /// Several.
+    Many(Box<[IpId]>),
+}
+
+impl Addresses {
+    /// All of them.
+    pub fn as_slice(&self) -> &[IpId] {
+        match self {
+            Addresses::One(ip) => std::slice::from_ref(ip),
+            Addresses::Many(ips) => ips,
+        }
+    }
+}
+
+impl FromIterator<IpId> for Addresses {
+    fn from_iter<I: IntoIterator<Item = IpId>>(ips: I) -> Self {
+        let ips: Vec<IpId> = ips.into_iter().collect();
+        match *ips {
+            [ip] => Addresses::One(ip),
+            _ => Addresses::Many(ips.into()),
+        }
+    }
+}
+
 /// What is known of a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Record {
@@ -36,7 +65,7 @@ pub enum Record {
     /// Its addresses, first choice first.
     Known {
         /// At least one.
-        addresses: Box<[IpId]>,
+        addresses: Addresses,
         /// When to ask again.
         expires: Instant,
     },
@@ -98,7 +127,7 @@ impl Record {
     /// The addresses, if there are any.
     pub fn addresses(&self) -> &[IpId] {
         match self {
-            Record::Known { addresses, .. } => addresses,
+            Record::Known { addresses, .. } => addresses.as_slice(),
             Record::Unknown | Record::Nothing { .. } | Record::Private { .. } => &[],
         }
     }
@@ -135,7 +164,7 @@ mod tests {
 
     #[test]
     fn a_known_name_is_used_refreshed_asked_for_at_its_boundaries() {
-        let record = Record::Known { addresses: Box::new([IpId(0)]), expires: seconds(10.0) };
+        let record = Record::Known { addresses: Addresses::One(IpId(0)), expires: seconds(10.0) };
         for (t, unanswered, advice) in [
             (9.499_999, false, Advice::Use),
             (9.5, false, Advice::UseAndRefresh),

@@ -1,6 +1,6 @@
 //! An index in a task of its own, and what the server holds of it.
 //!
-//! Every channel is bounded: one open request, [`REPORT_BATCHES`], [`ADD_BATCHES`], [`EVENTS`]. The server's
+//! Every channel is bounded: one open request, `REPORT_BATCHES`, `ADD_BATCHES`, `EVENTS`. The server's
 //! loop never waits to hand something over: reports wait in the handle, which holds no more of them than
 //! there were pending documents, since a document has one report. Whoever adds URLs does wait.
 

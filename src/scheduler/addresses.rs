@@ -4,7 +4,8 @@ use super::lists::List;
 use super::table::Table;
 use crate::hostdb::health::Health;
 use crate::ids::{GateId, IpId};
-use hashbrown::HashMap;
+use hashbrown::{DefaultHashBuilder, HashTable};
+use std::hash::BuildHasher;
 use std::net::IpAddr;
 
 pub(super) struct Ip {
@@ -17,22 +18,38 @@ pub(super) struct Ip {
     /// Records that name it.
     pub(super) records: u32,
     pub(super) health: Health,
+    pub(super) probe: Probe,
+    /// The port that was last tried in vain.
+    pub(super) port: u16,
     /// On the list of addresses with too much pending.
     pub(super) crowded: bool,
     /// On the list of addresses that are not up.
     pub(super) unwell: bool,
 }
 
+/// Where a connection of our own to a suspect address stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Probe {
+    /// None is wanted.
+    No,
+    /// To be made.
+    Queued,
+    /// Being made; exactly one answer will come.
+    Asked,
+}
+
 /// All addresses, found by id or by address.
 #[derive(Default)]
 pub(super) struct Ips {
     pub(super) table: Table<IpId, Ip>,
-    by_address: HashMap<IpAddr, IpId>,
+    by_address: HashTable<IpId>,
+    hasher: DefaultHashBuilder,
 }
 
 impl Ips {
     pub(super) fn find(&self, address: IpAddr) -> Option<IpId> {
-        self.by_address.get(&address).copied()
+        let hash = self.hasher.hash_one(address);
+        self.by_address.find(hash, |&id| self.table[id].address == address).copied()
     }
 
     /// Adds an address that must not be there yet.
@@ -44,16 +61,22 @@ impl Ips {
             pending: 0,
             records: 0,
             health: Health::default(),
+            probe: Probe::No,
+            port: 80,
             crowded: false,
             unwell: false,
         });
-        self.by_address.insert(address, id);
+        let Ips { table, by_address, hasher } = self;
+        by_address.insert_unique(hasher.hash_one(address), id, |&id| hasher.hash_one(table[id].address));
         id
     }
 
     pub(super) fn forget(&mut self, id: IpId) -> Ip {
         let ip = self.table.remove(id);
-        self.by_address.remove(&ip.address);
+        let hash = self.hasher.hash_one(ip.address);
+        if let Ok(entry) = self.by_address.find_entry(hash, |&other| other == id) {
+            entry.remove();
+        }
         ip
     }
 }

@@ -2,10 +2,11 @@
 //! simulator after every step. Walks everything: not for a running server.
 
 use super::Scheduler;
-use super::gates::Closed;
+use super::addresses::Probe;
+use super::gates::{Closed, GateOwner};
 use super::hosts::{Place, Question};
 use super::leases::LeaseState;
-use super::slots::Wait;
+use super::slots::{Lines, Wait};
 use crate::ids::{GateId, HostId, IpId, LeaseId, SlotId};
 use crate::time::Instant;
 use hashbrown::{HashMap, HashSet};
@@ -53,7 +54,7 @@ impl Scheduler {
         for (id, gate) in self.gates.table.iter() {
             let count = passed.get(&id).copied().unwrap_or(0);
             law!("L1", gate.in_flight == count, "{id:?} counts {}, {count} hold it", gate.in_flight);
-            law!("L1", gate.suspect || count <= gate.limit(), "{id:?} lets {count} pass");
+            law!("L1", gate.suspect.is_some() || count <= gate.limit(), "{id:?} lets {count} pass");
             law!("L5", gate.woken == woken.get(&id).copied(), "{id:?} has woken {:?}", gate.woken);
             if gate.waiters.is_empty() {
                 continue;
@@ -67,6 +68,13 @@ impl Scheduler {
                 Some(Closed::Until(at, _)) if at != Instant::FAR => {
                     let timer = self.gates.timers.at(id);
                     law!("L5", timer.is_some_and(|t| t <= at), "{id:?} opens at {at:?}, timer {timer:?}");
+                }
+                Some(Closed::OnTrial) => {
+                    let tried = match gate.owner {
+                        GateOwner::Ip(ip) => self.ips[ip].probe != Probe::No,
+                        GateOwner::Host(_) | GateOwner::Group(_) => false,
+                    };
+                    law!("L5", tried || self.timer_is_due(now, id), "{id:?} is on trial and not tried");
                 }
                 Some(Closed::Until(..) | Closed::Full | Closed::Writing) => {}
             }
@@ -85,11 +93,12 @@ impl Scheduler {
             count.0 += 1;
             count.1 += u32::from(lease.flight().is_some());
         }
-        let (mut pending, mut in_slots, mut idle, mut leftover) = (0, 0, 0, 0);
+        let (mut pending, mut in_slots, mut idle, mut leftover, mut unresolved) = (0, 0, 0, 0, 0);
         for (id, host) in self.hosts.table.iter() {
             let counted = leases.get(&id).copied().unwrap_or((0, 0));
             law!("L2", (host.leases, host.in_flight) == counted, "{id:?} has {counted:?} leases");
             pending += host.pending() as u64;
+            unresolved += u64::from(host.question != Question::No);
             match host.place {
                 Place::Idle => idle += 1,
                 Place::Leftover => leftover += 1,
@@ -115,6 +124,7 @@ impl Scheduler {
         law!("L2", (idle, leftover) == lists, "{idle} idle, {leftover} in the leftover");
         let docs = self.pending_docs.as_ref().map(|docs| docs.len() as u64);
         law!("L2", docs.is_none_or(|docs| docs == pending), "{docs:?} ids for {pending} documents");
+        law!("L10", unresolved == self.unresolved, "{unresolved} questions, not {}", self.unresolved);
         let waits = !self.leftover.is_empty() && self.slots.free_count() > 0;
         law!("L7", !waits, "a slot is free while hosts wait");
         Ok(())
@@ -122,6 +132,7 @@ impl Scheduler {
 
     fn check_slots(&self) -> Result<(), String> {
         let mut seen: HashSet<SlotId> = HashSet::new();
+        let Lines { ready, host, ip, group } = self.slots.lines;
         let lines = self.gates.table.iter().map(|(id, gate)| (Wait::Gate(id), &gate.waiters));
         for (wait, list) in lines.chain([(Wait::Ready, &self.slots.ready)]) {
             for slot in self.slots.line(list) {
@@ -129,6 +140,7 @@ impl Scheduler {
                 law!("L4", self.slots[slot].wait == wait, "{slot:?} does not wait at {wait:?}");
             }
         }
+        law!("L4", ready + host + ip + group == seen.len() as u64, "{} wait", seen.len());
         for (id, slot) in self.slots.iter() {
             law!("L4", seen.contains(&id) == (slot.wait != Wait::Parked), "{id:?} at {:?}", slot.wait);
             let Some(host) = slot.host else {

@@ -13,12 +13,12 @@ const RETRY_DELAY_MAX: Duration = Duration::from_secs(3600);
 
 impl Scheduler {
     /// The next document that has ended. Documents of hosts that do not exist end one at a time, so that a
-    /// host with a million of them stalls nobody.
+    /// host with a million of them stalls nobody. To be polled to its end before [`Scheduler::poll_send`] and
+    /// [`Scheduler::poll_lookup`]: a host whose last such document has ended may have new ones, and its name
+    /// be worth another question.
     #[must_use]
     pub fn poll_report(&mut self, now: Instant) -> Option<Report> {
-        if self.reports.is_empty() {
-            self.drain_one(now);
-        }
+        while self.reports.is_empty() && self.drain_one(now) {}
         self.reports.pop_front()
     }
 
@@ -122,9 +122,10 @@ impl Scheduler {
         self.stop_waiting(now, host);
     }
 
-    /// Ends one document of a host without an address.
-    fn drain_one(&mut self, now: Instant) {
-        let Some(host) = self.errand_links.pop_front(&mut self.draining) else { return };
+    /// Ends one document of a host without an address, or finds that the host has none left. False if no
+    /// host is draining.
+    fn drain_one(&mut self, now: Instant) -> bool {
+        let Some(host) = self.errand_links.pop_front(&mut self.draining) else { return false };
         let entry = &self.hosts[host];
         let end = match entry.record.advice(now, &self.config.ttl, false) {
             Advice::Fail => Some(End::Failed(FailReason::Dns)),
@@ -133,15 +134,18 @@ impl Scheduler {
         };
         let Some(end) = end.filter(|_| entry.has_sendable()) else {
             self.hosts[host].draining = false;
-            return self.look_at(now, host);
+            self.look_at(now, host);
+            return true;
         };
         self.errand_links.push_front(&mut self.draining, host);
         if let Some(lease) = self.leases.links.pop_front(&mut self.hosts[host].front) {
-            return self.finish(now, lease, end);
+            self.finish(now, lease, end);
+            return true;
         }
         let mut url = self.leases.buffer();
         self.store.pop(&mut self.hosts[host].urls, &mut url);
         self.report(host, url.doc, end);
         self.look_at(now, host);
+        true
     }
 }

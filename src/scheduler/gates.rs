@@ -58,8 +58,8 @@ pub(super) struct Gate {
     strikes: u8,
     /// The rest after the last fetch that went well: quick errors do not shorten it.
     usual_rest_micros: u32,
-    /// One at a time, whatever the pace allows: the address has failed and is being tried.
-    pub(super) suspect: bool,
+    /// The address has failed, and it is not known whether it has recovered.
+    pub(super) suspect: Option<Trial>,
     /// The waiter that was woken and has not decided yet.
     pub(super) woken: Option<SlotId>,
     pub(super) waiters: List,
@@ -74,6 +74,17 @@ pub enum Closed {
     Writing,
     /// Opens by time.
     Until(Instant, Why),
+    /// The address is being tried by a connection of our own.
+    OnTrial,
+}
+
+/// How a suspect address is tried.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Trial {
+    /// By real URLs, one at a time.
+    OneUrl,
+    /// By a connection of our own, before any URL.
+    Connect,
 }
 
 /// What a gate waits for that opens by time.
@@ -100,7 +111,7 @@ impl Gate {
             held_since: Instant::ZERO,
             strikes: 0,
             usual_rest_micros: 0,
-            suspect: false,
+            suspect: None,
             woken: None,
             waiters: List::default(),
         }
@@ -112,7 +123,11 @@ impl Gate {
     }
 
     pub(super) fn limit(&self) -> u32 {
-        if self.suspect { 1 } else { self.concurrent }
+        match self.suspect {
+            None => self.concurrent,
+            Some(Trial::OneUrl) => 1,
+            Some(Trial::Connect) => 0,
+        }
     }
 
     fn gap(&self) -> Duration {
@@ -120,7 +135,8 @@ impl Gate {
     }
 
     pub(super) fn closed(&self, now: Instant) -> Option<Closed> {
-        if self.in_flight >= self.limit() {
+        let limit = self.limit();
+        if self.in_flight >= limit && limit > 0 {
             return Some(Closed::Full);
         }
         if self.opens_at == Instant::FAR {
@@ -130,7 +146,10 @@ impl Gate {
             [(self.opens_at, Why::Gap), (self.rests_until, Why::Rest), (self.held_until, Why::Hold)]
                 .into_iter()
                 .max_by_key(|&(until, _)| until)?;
-        (now < until).then_some(Closed::Until(until, why))
+        if now < until {
+            return Some(Closed::Until(until, why));
+        }
+        (limit == 0).then_some(Closed::OnTrial)
     }
 
     /// A line was decided on: one more in flight, and nothing more until it is written.
@@ -196,9 +215,9 @@ impl Gate {
     pub(super) fn owes_nothing(&self, now: Instant) -> bool {
         self.in_flight == 0
             && self.waiters.is_empty()
-            && (!self.suspect || now >= self.held_until + QUIET)
+            && (self.suspect.is_none() || now >= self.held_until + QUIET)
             && self.is_forgiven(now)
-            && self.closed(now).is_none()
+            && matches!(self.closed(now), None | Some(Closed::OnTrial))
     }
 }
 
@@ -266,8 +285,17 @@ mod tests {
         assert_eq!(gate.closed(at(0)), Some(Closed::Full));
         gate.leave();
         assert_eq!(gate.closed(at(0)), None);
-        gate.suspect = true;
+        gate.suspect = Some(Trial::OneUrl);
         assert_eq!(gate.closed(at(0)), Some(Closed::Full));
+    }
+
+    #[test]
+    fn nothing_passes_an_address_that_is_tried_by_a_connection() {
+        let mut gate = gate(2, 0);
+        gate.hold(at(100));
+        gate.suspect = Some(Trial::Connect);
+        assert_eq!(gate.closed(at(99)), Some(Closed::Until(at(100), Why::Hold)));
+        assert_eq!(gate.closed(at(100)), Some(Closed::OnTrial));
     }
 
     #[test]

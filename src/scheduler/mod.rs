@@ -18,6 +18,7 @@ mod demand;
 mod ends;
 mod gates;
 mod groups;
+mod health;
 mod hosts;
 mod leases;
 mod lists;
@@ -33,10 +34,12 @@ mod timers;
 
 pub use admit::Admission;
 pub use demand::Request;
-pub use gates::{Closed, GateOwner, Pace, Why};
+pub use gates::{Closed, GateOwner, Pace, Trial, Why};
 pub use groups::{GroupRule, IpRange};
+pub use health::Trying;
 pub use names::Lookup;
 pub use send::Work;
+pub use slots::Lines;
 pub use stats::{Counters, Stats};
 
 use crate::document::Report;
@@ -89,6 +92,8 @@ pub struct Config {
     pub ttl: TtlRule,
     /// When an address is down.
     pub health: HealthRule,
+    /// How it is tried then.
+    pub trial: Trial,
     /// Aliases: their hosts behave as one. A host is in one at most.
     pub aliases: Vec<GroupRule>,
     /// Groups, in order of precedence.
@@ -123,6 +128,7 @@ impl Default for Config {
                 serve_stale: Duration::from_secs(3600),
             },
             health: HealthRule { fail_threshold: 3, fail_window: Duration::from_secs(60) },
+            trial: Trial::OneUrl,
             aliases: Vec::new(),
             groups: Vec::new(),
             index_is_exact: false,
@@ -162,6 +168,8 @@ pub struct Scheduler {
     idle: List,
     idle_hosts: usize,
     benched: usize,
+    /// Hosts with a question that is not answered.
+    unresolved: u64,
     /// Family of `ask_first`, `ask_later` and `draining`.
     errand_links: Links<HostId>,
     ask_first: List,
@@ -186,6 +194,8 @@ pub struct Scheduler {
     unwell: List,
     idle_ip_links: Links<IpId>,
     idle_ips: List,
+    /// Addresses to be tried.
+    probes: VecDeque<IpId>,
 
     gates: Gates,
     aliases: Groups,
@@ -222,6 +232,7 @@ impl Scheduler {
             idle: List::default(),
             idle_hosts: 0,
             benched: 0,
+            unresolved: 0,
             errand_links: Links::default(),
             ask_first: List::default(),
             ask_later: List::default(),
@@ -240,6 +251,7 @@ impl Scheduler {
             unwell: List::default(),
             idle_ip_links: Links::default(),
             idle_ips: List::default(),
+            probes: VecDeque::new(),
             gates,
             aliases: Groups::new(&config.aliases),
             alias_gates,

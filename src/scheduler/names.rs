@@ -29,7 +29,7 @@ impl Scheduler {
     pub fn poll_lookup(&mut self) -> Option<Lookup<'_>> {
         let first = self.errand_links.pop_front(&mut self.ask_first);
         let host = first.or_else(|| self.errand_links.pop_front(&mut self.ask_later))?;
-        self.hosts[host].question = Question::Asked;
+        self.set_question(host, Question::Asked);
         self.counters.lookups += 1;
         Some(Lookup { host, name: &self.hosts[host].name })
     }
@@ -39,7 +39,7 @@ impl Scheduler {
         if self.hosts.table.get(host).is_none_or(|host| host.question != Question::Asked) {
             return;
         }
-        self.hosts[host].question = Question::No;
+        self.set_question(host, Question::No);
         if self.has_given_address(host) {
             return;
         }
@@ -84,7 +84,7 @@ impl Scheduler {
             Question::No | Question::BackOff => {}
             Question::Asked => return,
         }
-        self.hosts[host].question = Question::No;
+        self.set_question(host, Question::No);
     }
 
     fn handle_addresses(&mut self, now: Instant, host: HostId, given: Vec<IpAddr>, expires: Instant) {
@@ -104,7 +104,7 @@ impl Scheduler {
         let unanswered = &mut self.hosts[host].unanswered;
         let delay = Duration::from_secs(1 << (*unanswered).min(6)).min(BACK_OFF_MAX);
         *unanswered = unanswered.saturating_add(1);
-        self.hosts[host].question = Question::BackOff;
+        self.set_question(host, Question::BackOff);
         let jitter = Duration::from_micros(self.rng.u64(..delay.as_micros() as u64 / 4));
         self.host_timers.set(host, now + delay + jitter);
         self.counters.lookups_unanswered += 1;
@@ -113,7 +113,7 @@ impl Scheduler {
     /// A host's timer: its name is to be asked for again, or it may leave the bench.
     pub(super) fn handle_host_timer(&mut self, now: Instant, host: HostId) {
         if self.hosts[host].question == Question::BackOff {
-            self.hosts[host].question = Question::No;
+            self.set_question(host, Question::No);
         }
         if self.hosts[host].ip.is_some() {
             self.unbench(now, host);
@@ -141,6 +141,12 @@ impl Scheduler {
         }
     }
 
+    fn set_question(&mut self, host: HostId, question: Question) {
+        let before = std::mem::replace(&mut self.hosts[host].question, question);
+        self.unresolved += u64::from(question != Question::No);
+        self.unresolved -= u64::from(before != Question::No);
+    }
+
     fn ask(&mut self, host: HostId) {
         if self.hosts[host].draining {
             return;
@@ -153,7 +159,7 @@ impl Scheduler {
             }
             Question::Queued { .. } | Question::Asked | Question::BackOff => return,
         }
-        self.hosts[host].question = Question::Queued { urgent };
+        self.set_question(host, Question::Queued { urgent });
         let line = if urgent { &mut self.ask_first } else { &mut self.ask_later };
         self.errand_links.push_back(line, host);
     }
@@ -240,41 +246,6 @@ impl Scheduler {
         self.gates[gate].owner = GateOwner::Ip(ip);
         self.idle_ip_links.push_back(&mut self.idle_ips, ip);
         ip
-    }
-
-    /// A fetch got through to `ip`.
-    pub(super) fn handle_reachable(&mut self, ip: IpId) {
-        self.ips[ip].health.handle_success();
-        if self.ips[ip].unwell {
-            self.ips[ip].unwell = false;
-            self.unwell_links.remove(&mut self.unwell, ip);
-            let gate = self.ips[ip].gate;
-            self.gates[gate].suspect = false;
-            self.demand.handle_change();
-        }
-    }
-
-    /// A fetch did not get through to `ip`.
-    pub(super) fn handle_unreachable(&mut self, now: Instant, ip: IpId) {
-        if !self.ips[ip].health.handle_failure(now, self.config.health) {
-            return;
-        }
-        if !self.ips[ip].unwell {
-            self.ips[ip].unwell = true;
-            self.unwell_links.push_back(&mut self.unwell, ip);
-        }
-        self.counters.addresses_down += 1;
-        let gate = self.ips[ip].gate;
-        self.gates[gate].suspect = true;
-        self.gates[gate].hold(now + self.config.health.fail_window);
-        let hosts: Vec<HostId> = self.ip_links.iter(&self.ips[ip].hosts).collect();
-        for host in hosts {
-            self.choose_address(now, host);
-            if self.hosts[host].pending() > 0 {
-                self.stop_waiting(now, host);
-                self.look_at(now, host);
-            }
-        }
     }
 }
 

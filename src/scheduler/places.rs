@@ -1,6 +1,7 @@
 //! Where hosts stand: slot, leftover, bench, idle; and what follows when something about a host changes.
 
 use super::Scheduler;
+use super::addresses::Probe;
 use super::hosts::{Place, Question};
 use crate::hostdb::records::Record;
 use crate::ids::{HostId, IpId, SlotId};
@@ -212,7 +213,8 @@ impl Scheduler {
 
     fn sweep_ip(&mut self, now: Instant) {
         let Some(ip) = self.idle_ip_links.pop_front(&mut self.idle_ips) else { return };
-        if !self.gates[self.ips[ip].gate].owes_nothing(now) {
+        let probing = self.ips[ip].probe != Probe::No;
+        if probing || !self.gates[self.ips[ip].gate].owes_nothing(now) {
             return self.idle_ip_links.push_back(&mut self.idle_ips, ip);
         }
         if self.ips[ip].unwell {

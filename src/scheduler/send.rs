@@ -1,7 +1,7 @@
 //! From a slot to a spider: gates, waiting, and the decision to send.
 
 use super::Scheduler;
-use super::gates::Closed;
+use super::gates::{Closed, GateOwner};
 use super::leases::{Flight, GateSet, LeaseState};
 use super::slots::Wait;
 use crate::ids::{DocId, GateId, HostId, LeaseId, SlotId, SpiderId, TransId};
@@ -189,6 +189,11 @@ impl Scheduler {
             }
             Some(Closed::Until(at, _)) => self.gates.timers.set(gate, at),
             Some(Closed::Full | Closed::Writing) => self.gates.timers.cancel(gate),
+            Some(Closed::OnTrial) => {
+                if let GateOwner::Ip(ip) = entry.owner {
+                    self.want_probe(ip);
+                }
+            }
         }
     }
 

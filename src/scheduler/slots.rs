@@ -1,6 +1,6 @@
 //! Host slots and their active cells, and where each slot waits.
 
-use super::gates::Gates;
+use super::gates::{GateOwner, Gates};
 use super::lists::{Links, List};
 use super::table::Key;
 use crate::ids::{GateId, HostId, LeaseId, SlotId, SpiderId, TransId};
@@ -29,6 +29,29 @@ pub(super) enum Wait {
     Gate(GateId),
 }
 
+/// How many slots wait for what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Lines {
+    /// May send: for a spider with room.
+    pub ready: u64,
+    /// For their own host: something is in flight, or the gap, the rest or a hold lasts.
+    pub host: u64,
+    /// For an address.
+    pub ip: u64,
+    /// For an alias or a group.
+    pub group: u64,
+}
+
+impl Lines {
+    fn at(&mut self, owner: GateOwner) -> &mut u64 {
+        match owner {
+            GateOwner::Host(_) => &mut self.host,
+            GateOwner::Ip(_) => &mut self.ip,
+            GateOwner::Group(_) => &mut self.group,
+        }
+    }
+}
+
 /// What an active cell holds.
 #[derive(Clone, Copy)]
 enum Cell {
@@ -47,6 +70,7 @@ pub(super) struct Slots {
     cells_per_slot: u32,
     /// Slots that may send, first come first served.
     pub(super) ready: List,
+    pub(super) lines: Lines,
     waiting: Links<SlotId>,
     slot_bits: u32,
     cell_bits: u32,
@@ -63,6 +87,7 @@ impl Slots {
             cells: Vec::new(),
             cells_per_slot,
             ready: List::default(),
+            lines: Lines::default(),
             waiting: Links::default(),
             slot_bits: bits_for(count),
             cell_bits: bits_for(cells_per_slot),
@@ -165,6 +190,7 @@ impl Slots {
     pub(super) fn wait_ready(&mut self, slot: SlotId) {
         debug_assert_eq!(self[slot].wait, Wait::Parked);
         self[slot].wait = Wait::Ready;
+        self.lines.ready += 1;
         self.waiting.push_back(&mut self.ready, slot);
     }
 
@@ -173,6 +199,7 @@ impl Slots {
     pub(super) fn wait_at(&mut self, gates: &mut Gates, gate: GateId, slot: SlotId) {
         debug_assert_eq!(self[slot].wait, Wait::Parked);
         self[slot].wait = Wait::Gate(gate);
+        *self.lines.at(gates[gate].owner) += 1;
         let line = &mut gates[gate].waiters;
         if line.front().is_some_and(|first| self[slot].ticket < self[first].ticket) {
             self.waiting.push_front(line, slot);
@@ -185,8 +212,14 @@ impl Slots {
     pub(super) fn park(&mut self, gates: &mut Gates, slot: SlotId) {
         match self[slot].wait {
             Wait::Parked => {}
-            Wait::Ready => self.waiting.remove(&mut self.ready, slot),
-            Wait::Gate(gate) => self.waiting.remove(&mut gates[gate].waiters, slot),
+            Wait::Ready => {
+                self.lines.ready -= 1;
+                self.waiting.remove(&mut self.ready, slot);
+            }
+            Wait::Gate(gate) => {
+                *self.lines.at(gates[gate].owner) -= 1;
+                self.waiting.remove(&mut gates[gate].waiters, slot);
+            }
         }
         self[slot].wait = Wait::Parked;
     }
@@ -199,7 +232,6 @@ impl Slots {
         self.slots.iter().enumerate().map(|(index, slot)| (SlotId::from_index(index), slot))
     }
 
-    #[cfg(any(test, debug_assertions))]
     pub(super) fn used_cells(&self, slot: SlotId) -> usize {
         let start = self.cell_index(slot, 0);
         let cells = &self.cells[start..start + self.cells_per_slot as usize];

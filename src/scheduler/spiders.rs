@@ -20,6 +20,8 @@ pub(super) struct Spider {
     pub(super) choked: bool,
     /// Hosts it may still take over from spiders that were here before it.
     pub(super) share: u32,
+    /// When it last said something of any send.
+    pub(super) spoke: Option<Instant>,
     /// It has let a send run out and said nothing since: until then others are given work first.
     pub(super) silent_until: Instant,
 }

@@ -1,6 +1,8 @@
 //! What is counted.
 
 use super::Scheduler;
+use super::slots::Lines;
+use crate::time::Instant;
 
 /// Counted since the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,8 +54,14 @@ pub struct Stats {
     pub hosts: u64,
     /// Addresses known.
     pub addresses: u64,
-    /// Slots that may send now, if a spider has room.
-    pub ready: bool,
+    /// How many slots wait for what.
+    pub waiting: Lines,
+    /// Hosts with work that have given up their slot because they cannot send for a while.
+    pub benched: u64,
+    /// Hosts whose address is being asked for.
+    pub unresolved: u64,
+    /// When something may change by itself.
+    pub next_timer: Option<Instant>,
     /// Counted since the start.
     pub counters: Counters,
 }
@@ -70,7 +78,10 @@ impl Scheduler {
             spiders: self.spiders.len() as u64,
             hosts: self.hosts.table.len() as u64,
             addresses: self.ips.table.len() as u64,
-            ready: !self.slots.ready.is_empty(),
+            waiting: self.slots.lines,
+            benched: self.benched as u64,
+            unresolved: self.unresolved,
+            next_timer: self.deadline(),
             counters: self.counters,
         }
     }

@@ -40,7 +40,7 @@ impl Scheduler {
 
     /// A spider has ended a fetch. False if it has no such send in flight; then nothing changes.
     pub fn handle_done(&mut self, now: Instant, spider: SpiderId, trans: TransId, done: Done) -> bool {
-        self.trust(spider);
+        self.trust(now, spider);
         let Some((lease, flight, written)) = self.find(spider, trans) else {
             self.counters.stale_status += 1;
             return false;
@@ -48,7 +48,8 @@ impl Scheduler {
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
         self.rest(now, &flight, now.since(written), went_well(done.outcome));
-        self.note_health(now, &flight, done.outcome);
+        let port = self.leases[lease].url.tail().port();
+        self.note_health(now, &flight, port, done.outcome);
         self.note_refusal(now, &flight, written, done);
         match done.outcome {
             Outcome::DnsFailed => {
@@ -64,7 +65,7 @@ impl Scheduler {
 
     /// A spider is still at it. False if it has no such send in flight.
     pub fn handle_working(&mut self, now: Instant, spider: SpiderId, trans: TransId) -> bool {
-        self.trust(spider);
+        self.trust(now, spider);
         match self.find(spider, trans) {
             Some((lease, ..)) => self.leases.restart_status_clock(now, lease),
             None => {
@@ -117,21 +118,31 @@ impl Scheduler {
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
         self.rest(now, &flight, now.since(at), false);
+        if self.has_spoken_since(flight.spider, at) {
+            self.ips[flight.ip].port = self.leases[lease].url.tail().port();
+            self.handle_unreachable(now, flight.ip);
+        }
         self.distrust(now, flight.spider);
         self.retry(now, lease, FailReason::Expired);
         self.settle_all(now, &flight);
     }
 
+    /// Whether silence about a send says something of its web server: a spider that says nothing at all
+    /// hangs itself, and must not take down the addresses of all it was given.
+    fn has_spoken_since(&mut self, spider: SpiderId, at: Instant) -> bool {
+        self.spiders.get_mut(spider).and_then(|spider| spider.spoke).is_some_and(|spoke| spoke >= at)
+    }
+
     /// A spider that lets sends run out is the last to be given more for a while, whoever's fault it was.
-    /// The address is not blamed: a spider that hangs says nothing of any web server.
     fn distrust(&mut self, now: Instant, spider: SpiderId) {
         if let Some(spider) = self.spiders.get_mut(spider) {
             spider.silent_until = now + self.config.status_timeout;
         }
     }
 
-    fn trust(&mut self, spider: SpiderId) {
+    fn trust(&mut self, now: Instant, spider: SpiderId) {
         if let Some(spider) = self.spiders.get_mut(spider) {
+            spider.spoke = Some(now);
             spider.silent_until = Instant::ZERO;
         }
     }
@@ -185,9 +196,10 @@ impl Scheduler {
         }
     }
 
-    fn note_health(&mut self, now: Instant, flight: &Flight, outcome: Outcome) {
+    fn note_health(&mut self, now: Instant, flight: &Flight, port: u16, outcome: Outcome) {
         match outcome {
             Outcome::ConnectFailed | Outcome::TlsFailed | Outcome::Timeout => {
+                self.ips[flight.ip].port = port;
                 self.handle_unreachable(now, flight.ip);
             }
             Outcome::Unsaid | Outcome::Status(_) => self.handle_reachable(flight.ip),

@@ -79,6 +79,14 @@ async fn stats(State(desk): Shared) -> Response {
         "lookups_unanswered": counted.lookups_unanswered,
         "addresses_down": counted.addresses_down,
         "holds": counted.holds,
+        "waiting": {
+            "spider": now.waiting.ready,
+            "host": now.waiting.host,
+            "ip": now.waiting.ip,
+            "group": now.waiting.group,
+            "address": now.unresolved,
+            "benched": now.benched,
+        },
         "urls_per_sec": stats.urls_per_sec,
         "uptime": stats.uptime.as_secs_f64(),
     }))

@@ -7,19 +7,25 @@ use super::doors;
 use super::rate::Rate;
 use crate::document::Candidate;
 use crate::hostdb::{Resolution, Resolver};
-use crate::ids::{HostId, SpiderId};
+use crate::ids::{HostId, IpId, SpiderId};
 use crate::index::{Adder, Addition, IndexEvent, IndexHandle};
-use crate::scheduler::{Admission, Scheduler, Stats};
+use crate::scheduler::{Admission, Scheduler, Stats, Trying};
 use crate::time::{Duration, Instant};
 use crate::url::Url;
 use crate::wire::{Command, CommandError, Line};
 use indexmap::{IndexMap, IndexSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
+use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
 /// Names looked up at the same time.
 const LOOKUPS_MAX: usize = 128;
+/// Suspect addresses tried at the same time, and the longest wait for one.
+const PROBES_MAX: usize = 64;
+const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
+/// What is waited for is said when nothing has gone for this long.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Candidates taken in, and reports handed out, before anything else gets its turn.
 const CANDIDATES_PER_TURN: usize = 256;
 const REPORTS_PER_TURN: usize = 4096;
@@ -48,6 +54,8 @@ pub(super) enum Event {
     WriteOverdue(ConnectionId, u64),
     /// The answer to a look-up.
     Resolved(HostId, Resolution),
+    /// Whether a suspect address could be connected to.
+    Probed(IpId, bool),
     /// URLs found by spiders have reached the index.
     Added,
     /// All seeds have reached the index.
@@ -99,12 +107,21 @@ pub(super) struct Hub {
     /// The end of the answer, behind those.
     answered: bool,
     lookups: usize,
+    probes: usize,
+    silence: Silence,
     additions: usize,
     seeded: bool,
     index_up: bool,
     malformed_lines: u64,
     rate: Rate,
     done: Doneness,
+}
+
+/// Since when nothing was sent although something is pending.
+#[derive(Default)]
+struct Silence {
+    sent: u64,
+    since: Instant,
 }
 
 /// Whether the index has had nothing more since anything changed.
@@ -133,6 +150,8 @@ impl Hub {
             arrivals: VecDeque::new(),
             answered: false,
             lookups: 0,
+            probes: 0,
+            silence: Silence::default(),
             additions: 0,
             seeded,
             index_up: false,
@@ -180,7 +199,10 @@ impl Hub {
     /// Waits for an event, for the index, or for the deadline; for nothing if there is `more` to do. Who is
     /// heard first is left to chance: a flood from one side does not drown the other.
     async fn next_event(&mut self, events: &mut mpsc::Receiver<Event>, more: bool) -> Option<Event> {
-        let deadline = self.scheduler.deadline().and_then(|at| self.around.clock.to_system(at));
+        let pending = !self.scheduler.is_drained();
+        let silence = pending.then_some(self.silence.since + SILENCE_MAX);
+        let deadline = self.scheduler.deadline().into_iter().chain(silence).min();
+        let deadline = deadline.and_then(|at| self.around.clock.to_system(at));
         let sleep = async {
             match deadline {
                 _ if more => {}
@@ -203,10 +225,12 @@ impl Hub {
         let mut more = self.read_all();
         self.keep_clocks().await;
         more |= self.admit();
+        more |= self.report_all();
         self.send_all();
         self.look_up();
-        more |= self.report_all();
+        self.try_addresses();
         self.ask_index();
+        self.mind_silence();
         more
     }
 
@@ -239,6 +263,10 @@ impl Hub {
             Event::Resolved(host, resolution) => {
                 self.lookups -= 1;
                 self.scheduler.handle_resolved(self.now(), host, resolution);
+            }
+            Event::Probed(ip, reachable) => {
+                self.probes -= 1;
+                self.scheduler.handle_probed(self.now(), ip, reachable);
             }
             // Whether there is anything new is for the index to say.
             Event::Added => {
@@ -548,6 +576,33 @@ impl Hub {
                 let resolution = resolver.resolve(&name).await;
                 let _ = events.send(Event::Resolved(host, resolution)).await;
             });
+        }
+    }
+
+    fn try_addresses(&mut self) {
+        while self.probes < PROBES_MAX
+            && let Some(Trying { ip, address }) = self.scheduler.poll_probe()
+        {
+            let events = self.around.events.clone();
+            self.probes += 1;
+            self.around.rim.spawn(async move {
+                let connected = tokio::time::timeout(PROBE_TIMEOUT, TcpStream::connect(address)).await;
+                let _ = events.send(Event::Probed(ip, matches!(connected, Ok(Ok(_))))).await;
+            });
+        }
+    }
+
+    /// Says what is waited for when nothing goes: a crawl that only waits must not look like one that hangs.
+    fn mind_silence(&mut self) {
+        let (now, stats) = (self.now(), self.scheduler.stats());
+        if stats.counters.sent != self.silence.sent || stats.queued + stats.leftover == 0 {
+            self.silence = Silence { sent: stats.counters.sent, since: now };
+        } else if now.since(self.silence.since) >= SILENCE_MAX {
+            self.silence.since = now;
+            let next_in = stats.next_timer.map(|at| at.since(now));
+            let (waiting, benched, unresolved) = (stats.waiting, stats.benched, stats.unresolved);
+            let spiders = stats.spiders;
+            tracing::info!(spiders, ?waiting, benched, unresolved, ?next_in, "nothing may go now");
         }
     }
 

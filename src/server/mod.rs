@@ -13,6 +13,8 @@ mod rate;
 mod rules;
 mod signals;
 
+pub use rules::scheduler_config;
+
 use crate::hostdb::{Resolver, ResolverError};
 use crate::index::{self, Adder, IndexHandle, MemoryIndex, TcpIndex, TcpOptions, seeds};
 use crate::scheduler::Scheduler;

@@ -3,12 +3,12 @@
 use crate::hostdb::health::HealthRule;
 use crate::hostdb::records::TtlRule;
 use crate::hostdb::{Family, ResolverConfig, Servers};
-use crate::scheduler::{Config, GroupRule, IpRange, Pace, Rest};
+use crate::scheduler::{Config, GroupRule, IpRange, Pace, Rest, Trial};
 use crate::settings::{self, Alias, Group, HostPattern, IndexAt, Settings};
 use std::num::NonZeroU32;
 
-/// What the scheduler keeps to.
-pub(super) fn scheduler_config(settings: &Settings, seed: u64) -> Config {
+/// What the scheduler keeps to; `seed` is where its jitter comes from.
+pub fn scheduler_config(settings: &Settings, seed: u64) -> Config {
     Config {
         queue_count: settings.queue_count,
         queue_len: settings.queue_len,
@@ -34,6 +34,10 @@ pub(super) fn scheduler_config(settings: &Settings, seed: u64) -> Config {
         health: HealthRule {
             fail_threshold: settings.fail_threshold.get(),
             fail_window: settings.fail_window,
+        },
+        trial: match settings.probe {
+            settings::Probe::Url => Trial::OneUrl,
+            settings::Probe::Connect => Trial::Connect,
         },
         aliases: settings.aliases.iter().map(|alias| alias_rule(settings, alias)).collect(),
         groups: settings.groups.iter().map(|group| group_rule(settings, group)).collect(),

@@ -5,7 +5,7 @@ use super::problem::{Origin, Problem};
 use super::sources::Gathered;
 use super::table::Settings;
 use super::units::Reader;
-use super::values::{IndexAt, Probe, Robots, Secret, Token};
+use super::values::{IndexAt, Robots, Secret, Token};
 use std::cmp::Ordering;
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,6 @@ pub const NOT_YET: &[(&str, &str)] = &[
     ("user_agent", "the server makes no requests of its own yet"),
     ("crawl_delay_max", "robots.txt is not fetched yet"),
     ("recrawl_after", "a finished URL is never crawled again yet"),
-    ("probe", "a suspect address is always tried with one real URL"),
     ("claim_expiry_1", "no index can be shared yet"),
     ("claim_expiry_2", "no index can be shared yet"),
     ("instance", "no index can be shared yet"),
@@ -55,12 +54,11 @@ pub(super) fn without_effect(settings: &Settings, gathered: &Gathered) -> Vec<St
     NOT_YET
         .iter()
         .filter(|(name, _)| match *name {
-            // What happens in this version anyway is no surprise to who asks for it.
+            // Whoever does not say `ignore` relies on it.
             "robots" => {
                 let obey = |group: &Group| group.robots == Some(Robots::Obey);
-                (given(name) && settings.robots == Robots::Obey) || settings.groups.iter().any(obey)
+                settings.robots == Robots::Obey || settings.groups.iter().any(obey)
             }
-            "probe" => settings.probe == Probe::Connect,
             _ => given(name),
         })
         .map(|(name, what)| format!("{name} has no effect in this version: {what}"))

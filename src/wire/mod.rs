@@ -1,4 +1,4 @@
-//! The line protocol, without sockets: lines in ([`line`], [`command`]), lines out ([`work`]).
+//! The line protocol, without sockets: lines in ([`mod@line`], [`command`]), lines out ([`work`]).
 //!
 //! `PROTOCOL.md` beside this file says it for people who write spiders and indexes; the tests at the end
 //! of this file hold the two together. Not here: connections, credit, authentication, who gets what.

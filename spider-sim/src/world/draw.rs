@@ -1,0 +1,259 @@
+//! Plans drawn from a seed: worlds in which everything goes wrong that can.
+
+use super::plan::{IndexManners, NameManners, Outage, Plan, Site, Storm, Wires};
+use crate::profile::Profile;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use urlserver::document::{Done, Outcome};
+use urlserver::hostdb::health::HealthRule;
+use urlserver::hostdb::records::TtlRule;
+use urlserver::scheduler::{Config, GroupRule, IpRange, Pace, Rest};
+use urlserver::time::{Duration, Instant};
+
+/// How large a world should be; what is not said is drawn, and small.
+#[derive(Clone, Default, Debug)]
+pub struct Scale {
+    /// Hosts.
+    pub hosts: Option<u32>,
+    /// Addresses.
+    pub addresses: Option<u32>,
+    /// Documents.
+    pub urls: Option<u32>,
+    /// Spiders.
+    pub spiders: Option<u16>,
+    /// How long faults last.
+    pub faults: Option<Duration>,
+    /// What every spider is like.
+    pub profile: Option<Profile>,
+}
+
+/// From so many hosts on, a world is large: default settings, and laws checked now and then.
+const LARGE: u32 = 1000;
+/// Laws are checked so often in a large world; each check walks everything.
+const CHECK_LARGE_EVERY: u64 = 1 << 17;
+/// Sites with more than this take no part in storms and bad names, so that a large world stays busy.
+const ALIASED_MAX: u32 = 3;
+
+/// Draws a world.
+pub fn draw(seed: u64, scale: &Scale) -> Plan {
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let hosts = scale.hosts.unwrap_or_else(|| rng.u32(1..20)).max(1);
+    let addresses = scale.addresses.unwrap_or_else(|| rng.u32(1..8)).max(1);
+    let large = hosts >= LARGE;
+    let urls = scale.urls.unwrap_or_else(|| if large { hosts * 10 } else { rng.u32(1..120) });
+    let faults = scale.faults.unwrap_or_else(|| Duration::from_secs(rng.u64(10..240)));
+    let spiders = scale.spiders.unwrap_or_else(|| if large { 16 } else { rng.u16(1..5) }).max(1);
+    let config = config(&mut rng, large, addresses);
+    let heal_at = Instant::ZERO + faults;
+    Plan {
+        seed: rng.u64(..),
+        sites: sites(&mut rng, hosts, addresses, urls, heal_at),
+        spiders: (0..spiders).map(|_| profile(&mut rng, scale)).collect(),
+        wires: wires(&mut rng, large),
+        index: index(&mut rng),
+        outages: outages(&mut rng, addresses, heal_at),
+        heal_at,
+        check_every: if large { CHECK_LARGE_EVERY } else { 1 },
+        keep_sends: false,
+        config,
+    }
+}
+
+/// The n-th address of a world: public, now and then IPv6.
+pub fn address(n: u32) -> IpAddr {
+    if n % 8 == 5 {
+        Ipv6Addr::from_bits(0x2a00_0000 << 96 | u128::from(n)).into()
+    } else {
+        Ipv4Addr::from_bits(0x0b00_0000 | n).into()
+    }
+}
+
+/// The name of the n-th host of a world.
+pub fn name(n: u32) -> String {
+    format!("h{n}.d{}.example", n % 7)
+}
+
+fn config(rng: &mut fastrand::Rng, large: bool, addresses: u32) -> Config {
+    let base = Config {
+        seed: rng.u64(..),
+        aliases: aliases(rng, large),
+        groups: groups(rng, large, addresses),
+        ..Config::default()
+    };
+    if large {
+        return Config { queue_count: 4000, ..base };
+    }
+    let host = pace(rng, false);
+    Config {
+        queue_count: rng.u32(1..8),
+        queue_len: host.concurrent + rng.u32(..6),
+        host,
+        ip: pace(rng, false),
+        ip_max_urls: rng.u32(..20),
+        rest: rest(rng),
+        status_timeout: Duration::from_millis(rng.u64(500..10_000)),
+        lease_max: rng.bool().then(|| Duration::from_millis(rng.u64(1000..30_000))),
+        max_attempts: rng.u32(..5),
+        retry_delay: Duration::from_millis(rng.u64(..5000)),
+        spider_window: rng.bool().then(|| rng.u32(1..6)),
+        ttl: TtlRule {
+            min: Duration::from_millis(rng.u64(..2000)),
+            max: Duration::from_secs(rng.u64(2..600)),
+            negative: Duration::from_secs(rng.u64(1..60)),
+            serve_stale: Duration::from_secs(rng.u64(..600)),
+        },
+        health: HealthRule {
+            fail_threshold: rng.u32(1..5),
+            fail_window: Duration::from_secs(rng.u64(1..60)),
+        },
+        ..base
+    }
+}
+
+fn pace(rng: &mut fastrand::Rng, large: bool) -> Pace {
+    let gap = if large { 1000 } else { pick(rng, &[0, 0, 10, 500, 1000, 3000]) };
+    Pace { concurrent: rng.u32(1..4), gap: Duration::from_millis(gap) }
+}
+
+fn rest(rng: &mut fastrand::Rng) -> Rest {
+    let max = Duration::from_millis(rng.u64(..5000));
+    Rest { factor: rng.f64() * 3.0, min: max.mul_f64(rng.f64() * 0.2), max }
+}
+
+fn aliases(rng: &mut fastrand::Rng, large: bool) -> Vec<GroupRule> {
+    let rule = |rng: &mut fastrand::Rng, number: u32| GroupRule {
+        name: format!("alias{number}").into(),
+        hosts: (0..ALIASED_MAX).map(|n| name(number * ALIASED_MAX + n).into()).collect(),
+        domains: Vec::new(),
+        ranges: Vec::new(),
+        pace: pace(rng, large),
+        rest: rng.bool().then(|| rest(rng)),
+    };
+    (0..rng.u32(..3)).map(|number| rule(rng, number)).collect()
+}
+
+/// Hosts by name, by domain and by range; sometimes a range without limits, as CDNs are.
+fn groups(rng: &mut fastrand::Rng, large: bool, addresses: u32) -> Vec<GroupRule> {
+    let rule = |rng: &mut fastrand::Rng, number: u32| {
+        let kind = rng.u8(..4);
+        let range = IpRange { address: address(rng.u32(..addresses)), bits: rng.u8(30..33) };
+        GroupRule {
+            name: format!("group{number}").into(),
+            hosts: (0..2).filter(|_| kind == 0).map(|_| name(rng.u32(..20)).into()).collect(),
+            domains: (0..1)
+                .filter(|_| kind == 1)
+                .map(|_| format!("d{}.example", rng.u8(..7)).into())
+                .collect(),
+            ranges: if kind >= 2 { vec![range] } else { Vec::new() },
+            pace: if kind == 3 { Pace::FREE } else { pace(rng, large) },
+            rest: rng.bool().then(|| rest(rng)).filter(|_| kind != 3),
+        }
+    };
+    // A whole domain of a large world behind one clock would take it days.
+    let most = if large { 0 } else { 3 };
+    (0..rng.u32(..=most)).map(|number| rule(rng, number)).collect()
+}
+
+/// Zipf's law, roughly: the n-th host has 1/n of the first.
+fn sites(rng: &mut fastrand::Rng, hosts: u32, addresses: u32, urls: u32, heal_at: Instant) -> Vec<Site> {
+    let mut sizes = vec![0u32; hosts as usize];
+    for _ in 0..urls {
+        let host = f64::from(hosts).powf(rng.f64()) as usize - 1;
+        let host = if rng.bool() { host } else { rng.usize(..hosts as usize) };
+        sizes[host.min(hosts as usize - 1)] += 1;
+    }
+    let site = |(n, &size): (usize, &u32)| {
+        let mut homes: Vec<IpAddr> = (0..rng.u8(1..4)).map(|_| address(rng.u32(..addresses))).collect();
+        if rng.u8(..40) == 0 {
+            homes = vec![Ipv4Addr::new(10, 0, 0, 1).into()];
+        }
+        let mut site = Site::new(&name(n as u32), size, &homes);
+        site.names = names(rng, heal_at);
+        if rng.u8(..5) == 0 {
+            site.storms.push(storm(rng, heal_at));
+        }
+        site
+    };
+    sizes.iter().enumerate().map(site).collect()
+}
+
+fn names(rng: &mut fastrand::Rng, heal_at: Instant) -> NameManners {
+    let steady = NameManners { ttl: millis(rng, 60_000), ..NameManners::default() };
+    match rng.u8(..8) {
+        0 => NameManners { exists: false, ..steady },
+        1 => NameManners { silent_until: before(rng, heal_at), ..steady },
+        2 => NameManners { servfail: 0.5, delay_max: Duration::from_secs(5), ..steady },
+        3 => NameManners { nxdomain: 0.3, ttl: millis(rng, 3000), ..steady },
+        4 => NameManners { moves_every: Some(millis(rng, 20_000)), ttl: millis(rng, 3000), ..steady },
+        _ => steady,
+    }
+}
+
+fn storm(rng: &mut fastrand::Rng, heal_at: Instant) -> Storm {
+    let outcome = Outcome::Status(pick(rng, &[429, 429, 503, 503, 500, 408]));
+    let retry_after = rng.bool().then(|| Duration::from_secs(rng.u64(..20)));
+    let from = before(rng, heal_at);
+    let until = from + millis(rng, 60_000);
+    Storm { from, until, done: Done { outcome, retry_after }, latency: millis(rng, 50) }
+}
+
+fn outages(rng: &mut fastrand::Rng, addresses: u32, heal_at: Instant) -> Vec<Outage> {
+    let outage = |rng: &mut fastrand::Rng| {
+        let from = before(rng, heal_at);
+        Outage { ip: address(rng.u32(..addresses)), from, until: from + millis(rng, 120_000) }
+    };
+    (0..rng.u32(..=addresses)).map(|_| outage(rng)).collect()
+}
+
+fn profile(rng: &mut fastrand::Rng, scale: &Scale) -> Profile {
+    if let Some(profile) = &scale.profile {
+        return profile.clone();
+    }
+    match rng.u8(..8) {
+        0 => Profile::polite(),
+        1 => Profile::original(),
+        2 => Profile::pull(),
+        3 => Profile { pull: Some(rng.u32(1..8)), ..Profile::pull() },
+        4 => Profile { stall: 0.05, stall_max: Duration::from_secs(20), ..Profile::chaos() },
+        5 => Profile { crash: 0.1, hang: 0.05, ..Profile::chaos() },
+        _ => Profile::chaos(),
+    }
+}
+
+fn wires(rng: &mut fastrand::Rng, large: bool) -> Wires {
+    Wires {
+        latency_max: millis(rng, pick_latency(large)),
+        capacity: if large { 64 * 1024 } else { rng.usize(60..4096) },
+        split: rng.f64(),
+        cut: 0.1,
+        refuse: 0.2,
+    }
+}
+
+fn pick_latency(large: bool) -> u64 {
+    if large { 20 } else { 200 }
+}
+
+fn index(rng: &mut fastrand::Rng) -> IndexManners {
+    IndexManners {
+        delay_max: millis(rng, 500),
+        empty: 0.1,
+        deaf: 0.2,
+        surplus: 0.1,
+        repeats: 0.2,
+        late: 0.3,
+        given_ip: 0.03,
+        wait: 0.05,
+    }
+}
+
+fn before(rng: &mut fastrand::Rng, end: Instant) -> Instant {
+    Instant::from_micros(rng.u64(..end.as_micros().max(1)))
+}
+
+fn millis(rng: &mut fastrand::Rng, max: u64) -> Duration {
+    Duration::from_micros(rng.u64(..max * 1000))
+}
+
+fn pick<T: Copy>(rng: &mut fastrand::Rng, list: &[T]) -> T {
+    list[rng.usize(..list.len())]
+}
