@@ -26,6 +26,8 @@ pub struct Cli {
 enum Command {
     /// Spiders over TCP, audited (what happens without a command, too)
     Run(Box<RunArgs>),
+    /// Whole crawls in virtual time: the real scheduler, with everything around it that can go wrong
+    Sim(Box<crate::sim::SimArgs>),
     /// Measure a server binary: URLs per second, CPU and RAM per URL
     Bench(BenchArgs),
 }
@@ -230,6 +232,7 @@ impl Cli {
         match self.command {
             None => run(&self.run),
             Some(Command::Run(args)) => run(&args),
+            Some(Command::Sim(args)) => crate::sim::run(&args),
             Some(Command::Bench(args)) => crate::bench::run(&args),
         }
     }

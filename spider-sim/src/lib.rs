@@ -2,7 +2,7 @@
 //!
 //! What a spider does is decided by [`machine`], without clock or socket, from one seed and a
 //! [`profile`]; what it saw goes to [`audit`], which knows the limits and nothing of the server.
-//! The same machine is driven by virtual time (in tests) or by [`tcp`]. [`report`] is for people,
+//! The same machine is driven by [`tcp`] or, with the real scheduler, by virtual time in a [`world`]. [`report`] is for people,
 //! [`bench`] measures a server binary with a client that does nothing but answer.
 
 pub mod audit;
@@ -14,6 +14,7 @@ pub mod machine;
 pub mod process;
 pub mod profile;
 pub mod report;
+pub mod sim;
 pub mod speech;
 pub mod tcp;
 pub mod violation;

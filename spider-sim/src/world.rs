@@ -42,7 +42,7 @@ use wire::Wire;
 const NOTICE_MAX: Duration = Duration::from_secs(1);
 /// Steps in one instant after which time is said to stand still.
 const STEPS_PER_INSTANT_MAX: u32 = 100_000;
-/// All that was accepted must drain within this time after healing, and as long again per document.
+/// All that was accepted must drain within this time after healing.
 const DRAIN_MAX: Duration = Duration::from_secs(30 * 86_400);
 
 /// Something that will happen.
@@ -147,7 +147,7 @@ impl World {
         let mut drained = false;
         while !drained && self.is_sound() {
             self.step();
-            if self.steps % 4096 == 0 {
+            if self.steps.is_multiple_of(4096) {
                 watch(&self);
             }
             if self.now > limit {
@@ -228,7 +228,7 @@ impl World {
         }
         self.auditor.handle_timeout(next);
         self.serve();
-        if self.steps % self.plan.check_every == 0 {
+        if self.steps.is_multiple_of(self.plan.check_every) {
             self.check();
         }
     }

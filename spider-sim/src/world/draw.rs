@@ -30,8 +30,8 @@ pub struct Scale {
 const LARGE: u32 = 1000;
 /// Laws are checked so often in a large world; each check walks everything.
 const CHECK_LARGE_EVERY: u64 = 1 << 17;
-/// Sites with more than this take no part in storms and bad names, so that a large world stays busy.
-const ALIASED_MAX: u32 = 3;
+/// Hosts of one alias.
+const ALIASED: u32 = 3;
 
 /// Draws a world.
 pub fn draw(seed: u64, scale: &Scale) -> Plan {
@@ -122,7 +122,7 @@ fn rest(rng: &mut fastrand::Rng) -> Rest {
 fn aliases(rng: &mut fastrand::Rng, large: bool) -> Vec<GroupRule> {
     let rule = |rng: &mut fastrand::Rng, number: u32| GroupRule {
         name: format!("alias{number}").into(),
-        hosts: (0..ALIASED_MAX).map(|n| name(number * ALIASED_MAX + n).into()).collect(),
+        hosts: (0..ALIASED).map(|n| name(number * ALIASED + n).into()).collect(),
         domains: Vec::new(),
         ranges: Vec::new(),
         pace: pace(rng, large),
@@ -221,16 +221,12 @@ fn profile(rng: &mut fastrand::Rng, scale: &Scale) -> Profile {
 
 fn wires(rng: &mut fastrand::Rng, large: bool) -> Wires {
     Wires {
-        latency_max: millis(rng, pick_latency(large)),
+        latency_max: millis(rng, if large { 20 } else { 200 }),
         capacity: if large { 64 * 1024 } else { rng.usize(60..4096) },
         split: rng.f64(),
         cut: 0.1,
         refuse: 0.2,
     }
-}
-
-fn pick_latency(large: bool) -> u64 {
-    if large { 20 } else { 200 }
 }
 
 fn index(rng: &mut fastrand::Rng) -> IndexManners {

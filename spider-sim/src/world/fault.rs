@@ -56,9 +56,6 @@ pub enum Fault {
     /// Something is always due, and nothing comes of it.
     #[error("time does not pass")]
     StandStill,
-    /// The scheduler panicked.
-    #[error("panicked: {0}")]
-    Panic(String),
 }
 
 /// Faults kept as values; more are only counted.

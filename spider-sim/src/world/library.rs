@@ -57,8 +57,7 @@ impl Library {
     /// Takes in what has come by `now`. True if that is something new.
     pub(super) fn handle_late(&mut self, now: Instant, sites: &[Site]) -> bool {
         let mut grown = false;
-        while let Some(&(at, site)) = self.late.front().filter(|(at, _)| *at <= now) {
-            debug_assert!(at <= now);
+        while let Some(&(_, site)) = self.late.front().filter(|(at, _)| *at <= now) {
             self.late.pop_front();
             grown |= self.write(&sites[site as usize]);
         }

@@ -21,17 +21,22 @@ impl World {
             self.ledger.handle_timeout(self.now);
             self.scheduler.handle_timeout(self.now);
         }
+        // Reports first: a host whose last document is given up may have new ones to send or a name to ask for.
+        self.report();
         while self.write() || self.send() {}
         self.ask_names();
+        if let Some(request) = self.scheduler.poll_request(self.now) {
+            self.ask_index(&request);
+        }
+    }
+
+    fn report(&mut self) {
         while let Some(report) = self.scheduler.poll_report(self.now) {
             self.trace.note("report", self.now, report.doc.0);
             self.ledger.handle_report(self.now, report);
             if self.plan.keep_sends {
                 self.reports.push((self.now, report));
             }
-        }
-        if let Some(request) = self.scheduler.poll_request(self.now) {
-            self.ask_index(&request);
         }
     }
 
