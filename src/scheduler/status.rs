@@ -121,19 +121,20 @@ impl Scheduler {
         if self.has_spoken_since(flight.spider, at) {
             self.ips[flight.ip].port = self.leases[lease].url.tail().port();
             self.handle_unreachable(now, flight.ip);
+        } else {
+            self.distrust(now, flight.spider);
         }
-        self.distrust(now, flight.spider);
         self.retry(now, lease, FailReason::Expired);
         self.settle_all(now, &flight);
     }
 
-    /// Whether silence about a send says something of its web server: a spider that says nothing at all
-    /// hangs itself, and must not take down the addresses of all it was given.
+    /// Whether silence about a send says something of its web server, since there was word of others. A
+    /// spider that says nothing at all hangs itself: it must not take down all addresses it was given.
     fn has_spoken_since(&mut self, spider: SpiderId, at: Instant) -> bool {
         self.spiders.get_mut(spider).and_then(|spider| spider.spoke).is_some_and(|spoke| spoke >= at)
     }
 
-    /// A spider that lets sends run out is the last to be given more for a while, whoever's fault it was.
+    /// A spider that says nothing is the last to be given more, for a while or until it speaks.
     fn distrust(&mut self, now: Instant, spider: SpiderId) {
         if let Some(spider) = self.spiders.get_mut(spider) {
             spider.silent_until = now + self.config.status_timeout;
