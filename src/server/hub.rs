@@ -33,6 +33,8 @@ const REPORTS_PER_TURN: usize = 4096;
 const READS_PER_TURN: usize = 4;
 /// Reads of one connection before a clock runs out: more than a socket holds.
 const READS_TO_CATCH_UP: usize = 256;
+/// Longest time for that.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 /// URLs found by spiders on their way to the index. A spider that finds more waits for its ADDs to be read.
 const ADDITIONS_MAX: usize = 64;
 /// Longest wait, at the end, for those URLs to reach the index.
@@ -366,13 +368,18 @@ impl Hub {
         self.readable.insert(id);
     }
 
-    /// Reads all that had come when it was called, and what comes meanwhile.
+    /// Reads all that had come when it was called. One that goes on talking holds up nobody for long, and
+    /// the others are heard first.
     fn catch_up(&mut self) {
-        for id in self.connections.keys().copied().collect::<Vec<_>>() {
-            if (0..READS_TO_CATCH_UP).all(|_| self.read_once(id)) {
-                self.readable.insert(id);
+        let end = self.now() + CATCH_UP_MAX;
+        let mut talking: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for _ in 0..READS_TO_CATCH_UP {
+            talking.retain(|&id| self.read_once(id));
+            if talking.is_empty() || self.now() >= end {
+                break;
             }
         }
+        self.readable.extend(talking);
     }
 
     /// Reads a connection once, and does what it says; false if there is nothing more for now.
@@ -530,7 +537,10 @@ impl Hub {
             Some(IndexEvent::Grown) => self.change(),
             Some(IndexEvent::Up) => {
                 self.index_up = true;
-                self.change();
+                // A request that is open by now was made over this connection.
+                if !self.around.index.is_asking() {
+                    self.change();
+                }
             }
             Some(IndexEvent::Down) => self.index_up = false,
             None => {

@@ -204,9 +204,11 @@ impl Server {
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
-    /// Open files.
-    pub(crate) fn open_files(&self) -> usize {
-        std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("a process").count()
+    /// Open sockets.
+    pub(crate) fn open_sockets(&self) -> usize {
+        let files = std::fs::read_dir(format!("/proc/{}/fd", self.child.id())).expect("a process");
+        let targets = files.filter_map(|file| std::fs::read_link(file.ok()?.path()).ok());
+        targets.filter(|target| target.to_string_lossy().starts_with("socket:")).count()
     }
 
     /// CPU time used so far.
