@@ -422,16 +422,10 @@ fn sends_to_a_host_keep_their_gap_whatever_its_scheme_and_port() {
         .start();
     let start = Instant::now();
     let mut spider = server.spider();
-    for sends in 1..4 {
+    for sends in 0..4 {
         spider.work();
-        let work = spider.work_within(Duration::ZERO);
-        assert!(work.is_none() || start.elapsed() >= sends * gap, "{:?}", start.elapsed());
-        if work.is_some() {
-            break;
-        }
+        assert!(start.elapsed() >= sends * gap, "{sends} after {:?}", start.elapsed());
     }
-    server.until_stat("sent", 4);
-    assert!(start.elapsed() >= 3 * gap, "{:?}", start.elapsed());
 }
 
 #[test]
