@@ -45,6 +45,8 @@ pub struct Adder {
 struct Ask {
     n: usize,
     reject: Vec<Box<str>>,
+    /// What was reported before: the index hears of it before it is asked.
+    reports: Vec<Report>,
 }
 
 #[derive(Debug)]
@@ -76,8 +78,9 @@ impl IndexHandle {
         }
         reject.sort_unstable();
         reject.dedup();
+        let reports = std::mem::take(&mut self.unsent);
         // There is room: the last request has been answered, so it has been taken out.
-        self.asking = self.asks.try_send(Ask { n, reject }).is_ok();
+        self.asking = self.asks.try_send(Ask { n, reject, reports }).is_ok();
         self.asking
     }
 
@@ -145,7 +148,13 @@ async fn run(mut index: impl DocumentIndex, mut inbox: Inbox, events: mpsc::Send
     loop {
         tokio::select! {
             ask = inbox.asks.recv() => match ask {
-                Some(Ask { n, reject }) => index.ask(n, reject),
+                Some(Ask { n, reject, reports }) => {
+                    while let Ok(earlier) = inbox.reports.try_recv() {
+                        index.report(earlier);
+                    }
+                    index.report(reports);
+                    index.ask(n, reject);
+                }
                 None => break,
             },
             Some(reports) = inbox.reports.recv() => index.report(reports),

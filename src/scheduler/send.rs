@@ -41,7 +41,7 @@ impl Scheduler {
                 self.look_at(now, host);
                 continue;
             }
-            let spider = self.spiders.pick(self.slots[slot].spider)?;
+            let spider = self.spiders.pick(now, self.slots[slot].spider)?;
             let lease = self.send(now, slot, host, spider);
             return self.work(lease);
         }

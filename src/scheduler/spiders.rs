@@ -2,6 +2,7 @@
 
 use super::lists::List;
 use crate::ids::{LeaseId, SpiderId};
+use crate::time::Instant;
 use indexmap::IndexMap;
 
 /// One connection.
@@ -19,11 +20,19 @@ pub(super) struct Spider {
     pub(super) choked: bool,
     /// Hosts it may still take over from spiders that were here before it.
     pub(super) share: u32,
+    /// When it last said something of any send.
+    pub(super) spoke: Option<Instant>,
+    /// It has let a send run out and said nothing since: until then others are given work first.
+    pub(super) silent_until: Instant,
 }
 
 impl Spider {
     pub(super) fn has_room(&self, window: Option<u32>) -> bool {
         !self.choked && self.credit != Some(0) && window.is_none_or(|window| self.in_flight < window)
+    }
+
+    fn is_silent(&self, now: Instant) -> bool {
+        now < self.silent_until
     }
 }
 
@@ -71,25 +80,28 @@ impl Spiders {
     }
 
     /// The spider for a host that has been with `home` so far: the same while it has room, unless a
-    /// newcomer with fewer hosts is owed a share; else the one with the fewest hosts.
-    pub(super) fn pick(&mut self, home: Option<SpiderId>) -> Option<SpiderId> {
+    /// newcomer with fewer hosts is owed a share; else the one with the fewest hosts. One that has gone
+    /// silent only if there is no other.
+    pub(super) fn pick(&mut self, now: Instant, home: Option<SpiderId>) -> Option<SpiderId> {
         if let Some((&id, at_home)) = home.and_then(|id| self.map.get_key_value(&id))
             && at_home.has_room(self.window)
+            && !at_home.is_silent(now)
         {
             let hosts = at_home.hosts;
-            return Some(self.newcomer(hosts).unwrap_or(id));
+            return Some(self.newcomer(now, hosts).unwrap_or(id));
         }
         let room = self.map.iter().filter(|(_, spider)| spider.has_room(self.window));
-        room.min_by_key(|(_, spider)| (spider.hosts, spider.in_flight)).map(|(&id, _)| id)
+        room.min_by_key(|(_, spider)| (spider.is_silent(now), spider.hosts, spider.in_flight))
+            .map(|(&id, _)| id)
     }
 
-    fn newcomer(&mut self, hosts_at_home: u32) -> Option<SpiderId> {
+    fn newcomer(&mut self, now: Instant, hosts_at_home: u32) -> Option<SpiderId> {
         if self.shares == 0 {
             return None;
         }
         let window = self.window;
-        let owed =
-            |spider: &Spider| spider.share > 0 && spider.hosts + 1 < hosts_at_home && spider.has_room(window);
+        let fit = |spider: &Spider| spider.has_room(window) && !spider.is_silent(now);
+        let owed = |spider: &Spider| spider.share > 0 && spider.hosts + 1 < hosts_at_home && fit(spider);
         let (&id, spider) = self.map.iter_mut().find(|(_, spider)| owed(spider))?;
         spider.share -= 1;
         self.shares -= 1;

@@ -43,6 +43,7 @@ impl Scheduler {
 
     /// A spider has ended a fetch. False if it has no such send in flight; then nothing changes.
     pub fn handle_done(&mut self, now: Instant, spider: SpiderId, trans: TransId, done: Done) -> bool {
+        self.trust(now, spider);
         let Some((lease, flight, written)) = self.find(spider, trans) else {
             self.counters.stale_status += 1;
             return false;
@@ -70,6 +71,7 @@ impl Scheduler {
 
     /// A spider is still at it. False if it has no such send in flight.
     pub fn handle_working(&mut self, now: Instant, spider: SpiderId, trans: TransId) -> bool {
+        self.trust(now, spider);
         match self.find(spider, trans) {
             Some((lease, ..)) => self.leases.restart_status_clock(now, lease),
             None => {
@@ -122,10 +124,34 @@ impl Scheduler {
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
         self.rest(now, &flight, now.since(at), false);
-        self.ips[flight.ip].port = self.leases[lease].url.tail().port();
-        self.handle_unreachable(now, flight.ip);
+        if self.has_spoken_since(flight.spider, at) {
+            self.ips[flight.ip].port = self.leases[lease].url.tail().port();
+            self.handle_unreachable(now, flight.ip);
+        } else {
+            self.distrust(now, flight.spider);
+        }
         self.retry(now, lease, FailReason::Expired);
         self.settle_all(now, &flight);
+    }
+
+    /// Whether silence about a send says something of its web server, since there was word of others. A
+    /// spider that says nothing at all hangs itself: it must not take down all addresses it was given.
+    fn has_spoken_since(&mut self, spider: SpiderId, at: Instant) -> bool {
+        self.spiders.get_mut(spider).and_then(|spider| spider.spoke).is_some_and(|spoke| spoke >= at)
+    }
+
+    /// A spider that says nothing is the last to be given more, for a while or until it speaks.
+    fn distrust(&mut self, now: Instant, spider: SpiderId) {
+        if let Some(spider) = self.spiders.get_mut(spider) {
+            spider.silent_until = now + self.config.status_timeout;
+        }
+    }
+
+    fn trust(&mut self, now: Instant, spider: SpiderId) {
+        if let Some(spider) = self.spiders.get_mut(spider) {
+            spider.spoke = Some(now);
+            spider.silent_until = Instant::ZERO;
+        }
     }
 
     /// The send that `trans` names, if it is in flight with `spider`, and when it was written.

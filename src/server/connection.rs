@@ -38,6 +38,8 @@ pub(super) struct Connection {
     _closed: Option<oneshot::Sender<()>>,
     /// Watches the socket, and ends with the connection.
     pub(super) watcher: Option<AbortHandle>,
+    /// Waits for room in the socket, and ends with the connection.
+    pub(super) waiter: Option<AbortHandle>,
     input: BytesMut,
     decoder: LineDecoder,
     bad_in_row: u32,
@@ -79,6 +81,7 @@ impl Connection {
             watch: Arc::new(Notify::new()),
             _closed: closed,
             watcher: None,
+            waiter: None,
             input: BytesMut::new(),
             decoder: LineDecoder::ascii(LINE_MAX),
             bad_in_row: 0,
@@ -162,9 +165,8 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let Some(watcher) = &self.watcher {
-            watcher.abort();
-        }
+        // Each holds the socket open.
+        [&self.watcher, &self.waiter].into_iter().flatten().for_each(AbortHandle::abort);
     }
 }
 

@@ -31,8 +31,14 @@ const CANDIDATES_PER_TURN: usize = 256;
 const REPORTS_PER_TURN: usize = 4096;
 /// Reads of one connection before the others get their turn.
 const READS_PER_TURN: usize = 4;
+/// Reads of one connection before a clock runs out: more than a socket holds.
+const READS_TO_CATCH_UP: usize = 256;
+/// Longest time for that.
+const CATCH_UP_MAX: Duration = Duration::from_secs(1);
 /// URLs found by spiders on their way to the index. A spider that finds more waits for its ADDs to be read.
 const ADDITIONS_MAX: usize = 64;
+/// Longest wait, at the end, for those URLs to reach the index.
+const ADDITIONS_TIMEOUT: Duration = Duration::from_millis(500);
 /// Longest wait for the first line where a token is asked for.
 const AUTH_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -125,6 +131,8 @@ struct Silence {
 enum Doneness {
     /// There was, or may be, something to do.
     Busy,
+    /// Nothing is left here, but the index could not be asked; it is asked again after a while.
+    Unanswered,
     /// Nothing is left here; the index is being asked whether it has more.
     Asking,
     /// It has not.
@@ -165,24 +173,17 @@ impl Hub {
             if more {
                 // Others on this thread, and the sockets, get their turn.
                 tokio::task::yield_now().await;
-                match events.try_recv() {
-                    Ok(Event::Stop) => break,
-                    Ok(event) => self.handle(event),
-                    Err(_) => {}
-                }
-                self.drain(&mut events);
-                continue;
             }
-            let Some(event) = self.next_event(&mut events).await else { continue };
-            if let Event::Stop = event {
-                break;
+            match self.next_event(&mut events, more).await {
+                Some(Event::Stop) => break,
+                Some(event) => self.handle(event),
+                None => {}
             }
-            self.handle(event);
             if self.drain(&mut events) {
                 break;
             }
         }
-        self.stop()
+        self.stop(events).await
     }
 
     /// Handles what has happened already; true if it is time to stop.
@@ -197,14 +198,16 @@ impl Hub {
         false
     }
 
-    /// Waits for an event, for the index, or for the deadline.
-    async fn next_event(&mut self, events: &mut mpsc::Receiver<Event>) -> Option<Event> {
+    /// Waits for an event, for the index, or for the deadline; for nothing if there is `more` to do. Who is
+    /// heard first is left to chance: a flood from one side does not drown the other.
+    async fn next_event(&mut self, events: &mut mpsc::Receiver<Event>, more: bool) -> Option<Event> {
         let pending = !self.scheduler.is_drained();
         let silence = pending.then_some(self.silence.since + SILENCE_MAX);
         let deadline = self.scheduler.deadline().into_iter().chain(silence).min();
         let deadline = deadline.and_then(|at| self.around.clock.to_system(at));
         let sleep = async {
             match deadline {
+                _ if more => {}
                 Some(at) => tokio::time::sleep_until(at.into()).await,
                 None => std::future::pending().await,
             }
@@ -267,13 +270,14 @@ impl Hub {
                 self.probes -= 1;
                 self.scheduler.handle_probed(self.now(), ip, reachable);
             }
+            // Whether there is anything new is for the index to say.
             Event::Added => {
                 self.additions -= 1;
-                self.change();
+                self.done = Doneness::Busy;
             }
             Event::Seeded => {
                 self.seeded = true;
-                self.change();
+                self.done = Doneness::Busy;
             }
             Event::Stats(reply) => {
                 let _ = reply.send(self.stats());
@@ -352,22 +356,41 @@ impl Hub {
 
     fn read(&mut self, id: ConnectionId, reads: usize) {
         for _ in 0..reads {
-            let Some(connection) = self.connections.get_mut(&id) else { return };
-            // URLs it has found wait for the index: the socket holds back what comes next.
+            // URLs that were found wait for the index: the sockets hold back what comes next.
             if self.additions >= ADDITIONS_MAX {
                 self.readable.insert(id);
                 return;
             }
-            match connection.read() {
-                Read::More => {}
-                Read::Empty => return connection.watch.notify_one(),
-                Read::Gone => return self.close(id, "the spider closed it"),
-            }
-            if !self.handle_lines(id) {
+            if !self.read_once(id) {
                 return;
             }
         }
         self.readable.insert(id);
+    }
+
+    /// Reads all that had come when it was called. One that goes on talking holds up nobody for long, and
+    /// the others are heard first.
+    fn catch_up(&mut self) {
+        let end = self.now() + CATCH_UP_MAX;
+        let mut talking: Vec<ConnectionId> = self.connections.keys().copied().collect();
+        for _ in 0..READS_TO_CATCH_UP {
+            talking.retain(|&id| self.read_once(id));
+            if talking.is_empty() || self.now() >= end {
+                break;
+            }
+        }
+        self.readable.extend(talking);
+    }
+
+    /// Reads a connection once, and does what it says; false if there is nothing more for now.
+    fn read_once(&mut self, id: ConnectionId) -> bool {
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        match connection.read() {
+            Read::More => return self.handle_lines(id),
+            Read::Empty => connection.watch.notify_one(),
+            Read::Gone => self.close(id, "the spider closed it"),
+        }
+        false
     }
 
     /// Handles the lines that were read; false if the connection is closed now.
@@ -388,15 +411,13 @@ impl Hub {
                     false
                 }
             };
-            let Some(connection) = self.connections.get_mut(&id) else { return false };
-            if !connection.count_line(understood) {
+            if self.connections.get_mut(&id).is_none_or(|connection| !connection.count_line(understood)) {
                 self.write(id);
                 self.close(id, "too many lines that make no sense");
-                return false;
             }
         }
         self.add(found);
-        true
+        self.connections.contains_key(&id)
     }
 
     fn authenticate(&mut self, id: ConnectionId, line: &Line) -> bool {
@@ -479,9 +500,7 @@ impl Hub {
         if self.scheduler.lease_deadline().is_some_and(|deadline| deadline <= now) {
             // The sockets are looked at before this goes on.
             tokio::task::yield_now().await;
-            for id in self.connections.keys().copied().collect::<Vec<_>>() {
-                self.read(id, READS_PER_TURN);
-            }
+            self.catch_up();
         }
         self.scheduler.handle_timeout(now);
     }
@@ -508,13 +527,20 @@ impl Hub {
             Some(IndexEvent::Answered { given, complete }) => {
                 self.answered = true;
                 if self.done == Doneness::Asking {
-                    self.done = if complete && given == 0 { Doneness::Done } else { Doneness::Busy };
+                    self.done = match (complete, given) {
+                        (true, 0) => Doneness::Done,
+                        (false, 0) => Doneness::Unanswered,
+                        (_, _) => Doneness::Busy,
+                    };
                 }
             }
             Some(IndexEvent::Grown) => self.change(),
             Some(IndexEvent::Up) => {
                 self.index_up = true;
-                self.change();
+                // A request that is open by now was made over this connection.
+                if !self.around.index.is_asking() {
+                    self.change();
+                }
             }
             Some(IndexEvent::Down) => self.index_up = false,
             None => {
@@ -634,20 +660,33 @@ impl Hub {
         }
         if stuck && !std::mem::replace(&mut connection.awaits_room, true) {
             let (stream, written) = (Arc::clone(&connection.stream), connection.written());
-            tokio::spawn(doors::await_room(id, stream, self.around.events.clone()));
+            let waiter = tokio::spawn(doors::await_room(id, stream, self.around.events.clone()));
+            connection.waiter = Some(waiter.abort_handle());
             self.later(self.around.stall_max, Event::WriteOverdue(id, written));
         }
     }
 
     /// The last words: what spiders have said so far still counts.
-    fn stop(mut self) -> IndexHandle {
-        for id in self.connections.keys().copied().collect::<Vec<_>>() {
-            self.read(id, READS_PER_TURN);
-        }
+    async fn stop(mut self, mut events: mpsc::Receiver<Event>) -> IndexHandle {
+        // The sockets are looked at once more.
+        tokio::task::yield_now().await;
+        self.catch_up();
         while self.report_all() {}
+        let _ = tokio::time::timeout(ADDITIONS_TIMEOUT, self.settle_additions(&mut events)).await;
         let stats = self.scheduler.stats();
         let (pending, in_flight) = (stats.queued + stats.leftover, stats.in_flight);
         tracing::info!(done = stats.counters.done, pending, in_flight, "stopped");
         self.around.index
+    }
+
+    /// Waits until all that spiders have found is with the index.
+    async fn settle_additions(&mut self, events: &mut mpsc::Receiver<Event>) {
+        while self.additions > 0
+            && let Some(event) = events.recv().await
+        {
+            if let Event::Added = event {
+                self.additions -= 1;
+            }
+        }
     }
 }

@@ -22,6 +22,7 @@ use crate::settings::{IndexAt, Settings};
 use crate::time::Duration;
 use clock::Clock;
 use hub::{Event, Hub, Surroundings};
+use signals::Signals;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -89,7 +90,8 @@ pub fn run(settings: Settings) -> Result<(), ServerError> {
         exit_when_done: settings.exit_when_done,
     };
     let hub = Hub::new(scheduler, surroundings, settings.seeds.is_empty());
-    rim.spawn(signals::watch(events.clone()));
+    let signals = rim.block_on(async { Signals::catch() })?;
+    rim.spawn(signals::watch(signals, events.clone()));
     if let Some(listener) = &http_listener {
         let listener = listener.try_clone()?;
         let token = settings.http_token.as_ref().map(|secret| secret.expose().to_owned());
@@ -150,11 +152,16 @@ fn open_index(settings: &Settings) -> Result<(IndexHandle, Adder), ServerError> 
 
 /// A file of seeds that is not there is noticed before anybody is told that the server is ready.
 fn check_seeds(settings: &Settings) -> Result<(), ServerError> {
+    let check = |path: &PathBuf| {
+        let meta = std::fs::metadata(path)?;
+        if meta.is_dir() {
+            return Err(io::ErrorKind::IsADirectory.into());
+        }
+        // A pipe is opened once only, and waits for whoever writes into it.
+        if meta.is_file() { std::fs::File::open(path).map(drop) } else { Ok(()) }
+    };
     for path in settings.seeds.iter().filter(|path| path.as_os_str() != "-") {
-        let readable = std::fs::File::open(path)
-            .and_then(|file| file.metadata())
-            .and_then(|meta| if meta.is_dir() { Err(io::ErrorKind::IsADirectory.into()) } else { Ok(()) });
-        readable.map_err(|source| ServerError::Seeds { path: path.clone(), source })?;
+        check(path).map_err(|source| ServerError::Seeds { path: path.clone(), source })?;
     }
     Ok(())
 }

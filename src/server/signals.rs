@@ -1,20 +1,30 @@
 //! SIGTERM and SIGINT: the first asks to stop, the second does not ask.
 
 use super::hub::Event;
-use tokio::signal::unix::{SignalKind, signal};
+use std::io;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::mpsc;
 
+/// From its making on, signals do not end the process by themselves.
+pub(super) struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Must be called inside a runtime.
+    pub(super) fn catch() -> io::Result<Signals> {
+        let (terminate, interrupt) = (SignalKind::terminate(), SignalKind::interrupt());
+        Ok(Signals { terminate: signal(terminate)?, interrupt: signal(interrupt)? })
+    }
+}
+
 /// Waits for signals, for ever.
-pub(super) async fn watch(events: mpsc::Sender<Event>) {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return tracing::error!("signals cannot be watched: the server ends without saving anything");
-    };
+pub(super) async fn watch(mut signals: Signals, events: mpsc::Sender<Event>) {
     for asked_before in [false, true] {
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
+            _ = signals.terminate.recv() => {}
+            _ = signals.interrupt.recv() => {}
         }
         if asked_before {
             tracing::warn!("stopping at once");
