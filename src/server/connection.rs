@@ -30,6 +30,8 @@ pub(super) struct Connection {
     pub(super) peer: SocketAddr,
     /// Known to the scheduler; not before it has said the right token.
     pub(super) spider: Option<SpiderId>,
+    /// The socket has not taken all there was to write.
+    pub(super) stuck: bool,
     /// Somebody waits for room in the socket.
     pub(super) awaits_room: bool,
     /// Tells whoever watches the socket to watch again.
@@ -77,6 +79,7 @@ impl Connection {
             stream: Arc::new(stream),
             peer,
             spider: None,
+            stuck: false,
             awaits_room: false,
             watch: Arc::new(Notify::new()),
             _closed: closed,

@@ -2,17 +2,14 @@
 //! next event: reading, writing and asking are all done without blocking.
 
 use super::clock::Clock;
-use super::connection::{Connection, ConnectionId, Heard, Read, hear};
-use super::doors;
+use super::connection::{Connection, ConnectionId};
 use super::rate::Rate;
 use crate::document::Candidate;
 use crate::hostdb::{Resolution, Resolver};
 use crate::ids::{HostId, IpId, SpiderId};
-use crate::index::{Adder, Addition, IndexEvent, IndexHandle};
+use crate::index::{Adder, IndexEvent, IndexHandle};
 use crate::scheduler::{Admission, Scheduler, Stats, Trying};
 use crate::time::{Duration, Instant};
-use crate::url::Url;
-use crate::wire::{Command, CommandError, Line};
 use indexmap::{IndexMap, IndexSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,18 +26,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Candidates taken in, and reports handed out, before anything else gets its turn.
 const CANDIDATES_PER_TURN: usize = 256;
 const REPORTS_PER_TURN: usize = 4096;
-/// Reads of one connection before the others get their turn.
-const READS_PER_TURN: usize = 4;
-/// Reads of one connection before a clock runs out: more than a socket holds.
-const READS_TO_CATCH_UP: usize = 256;
-/// Longest time for that.
-const CATCH_UP_MAX: Duration = Duration::from_secs(1);
-/// URLs found by spiders on their way to the index. A spider that finds more waits for its ADDs to be read.
-const ADDITIONS_MAX: usize = 64;
-/// Longest wait, at the end, for those URLs to reach the index.
+/// Longest wait, at the end, for URLs found by spiders to reach the index.
 const ADDITIONS_TIMEOUT: Duration = Duration::from_millis(500);
-/// Longest wait for the first line where a token is asked for.
-const AUTH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// What happens around the hub.
 pub(super) enum Event {
@@ -95,15 +82,15 @@ pub(super) struct Surroundings {
 
 /// The loop's state.
 pub(super) struct Hub {
-    around: Surroundings,
-    scheduler: Scheduler,
-    connections: IndexMap<ConnectionId, Connection>,
-    by_spider: hashbrown::HashMap<SpiderId, ConnectionId>,
-    last_connection: u64,
+    pub(super) around: Surroundings,
+    pub(super) scheduler: Scheduler,
+    pub(super) connections: IndexMap<ConnectionId, Connection>,
+    pub(super) by_spider: hashbrown::HashMap<SpiderId, ConnectionId>,
+    pub(super) last_connection: u64,
     /// Connections that may have more to read at once.
-    readable: IndexSet<ConnectionId>,
+    pub(super) readable: IndexSet<ConnectionId>,
     /// Connections with something to write.
-    dirty: IndexSet<ConnectionId>,
+    pub(super) dirty: IndexSet<ConnectionId>,
     /// Candidates that have arrived and are not taken in yet.
     arrivals: VecDeque<Candidate>,
     /// The end of the answer, behind those.
@@ -111,11 +98,11 @@ pub(super) struct Hub {
     lookups: usize,
     probes: usize,
     silence: Silence,
-    additions: usize,
+    pub(super) additions: usize,
     seeded: bool,
     index_up: bool,
-    malformed_lines: u64,
-    rate: Rate,
+    pub(super) malformed_lines: u64,
+    pub(super) rate: Rate,
     done: Doneness,
 }
 
@@ -236,7 +223,7 @@ impl Hub {
         more
     }
 
-    fn now(&self) -> Instant {
+    pub(super) fn now(&self) -> Instant {
         self.around.clock.now()
     }
 
@@ -301,194 +288,6 @@ impl Hub {
             index_up: self.index_up,
             uptime: now.since(Instant::ZERO),
         }
-    }
-
-    fn handle_connected(&mut self, mut connection: Connection) {
-        self.last_connection += 1;
-        let id = ConnectionId(self.last_connection);
-        let (stream, watch) = (Arc::clone(&connection.stream), Arc::clone(&connection.watch));
-        tracing::info!(spider = id.0, peer = %connection.peer, "spider connected");
-        let watcher = tokio::spawn(doors::watch(id, stream, watch, self.around.events.clone()));
-        connection.watcher = Some(watcher.abort_handle());
-        self.connections.insert(id, connection);
-        if self.around.token.is_none() {
-            self.welcome(id);
-        } else {
-            self.later(AUTH_TIMEOUT, Event::AuthOverdue(id));
-        }
-    }
-
-    /// The spider may be given work.
-    fn welcome(&mut self, id: ConnectionId) {
-        let spider = self.scheduler.handle_spider_connected();
-        self.by_spider.insert(spider, id);
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.spider = Some(spider);
-        }
-    }
-
-    fn later(&self, delay: Duration, event: Event) {
-        let events = self.around.events.clone();
-        tokio::spawn(async move {
-            tokio::time::sleep(delay).await;
-            let _ = events.send(event).await;
-        });
-    }
-
-    fn close(&mut self, id: ConnectionId, why: &str) {
-        let Some(connection) = self.connections.swap_remove(&id) else { return };
-        self.readable.swap_remove(&id);
-        self.dirty.swap_remove(&id);
-        tracing::info!(spider = id.0, peer = %connection.peer, why, "spider's connection ended");
-        if let Some(spider) = connection.spider {
-            self.by_spider.remove(&spider);
-            self.scheduler.handle_spider_gone(self.now(), spider);
-        }
-    }
-
-    /// Reads what spiders have said; true if some have said more.
-    fn read_all(&mut self) -> bool {
-        for id in std::mem::take(&mut self.readable) {
-            self.read(id, READS_PER_TURN);
-        }
-        !self.readable.is_empty()
-    }
-
-    fn read(&mut self, id: ConnectionId, reads: usize) {
-        for _ in 0..reads {
-            // URLs that were found wait for the index: the sockets hold back what comes next.
-            if self.additions >= ADDITIONS_MAX {
-                self.readable.insert(id);
-                return;
-            }
-            if !self.read_once(id) {
-                return;
-            }
-        }
-        self.readable.insert(id);
-    }
-
-    /// Reads all that had come when it was called. One that goes on talking holds up nobody for long, and
-    /// the others are heard first.
-    fn catch_up(&mut self) {
-        let end = self.now() + CATCH_UP_MAX;
-        let mut talking: Vec<ConnectionId> = self.connections.keys().copied().collect();
-        for _ in 0..READS_TO_CATCH_UP {
-            talking.retain(|&id| self.read_once(id));
-            if talking.is_empty() || self.now() >= end {
-                break;
-            }
-        }
-        self.readable.extend(talking);
-    }
-
-    /// Reads a connection once, and does what it says; false if there is nothing more for now.
-    fn read_once(&mut self, id: ConnectionId) -> bool {
-        let Some(connection) = self.connections.get_mut(&id) else { return false };
-        match connection.read() {
-            Read::More => return self.handle_lines(id),
-            Read::Empty => connection.watch.notify_one(),
-            Read::Gone => self.close(id, "the spider closed it"),
-        }
-        false
-    }
-
-    /// Handles the lines that were read; false if the connection is closed now.
-    fn handle_lines(&mut self, id: ConnectionId) -> bool {
-        let mut found = Vec::new();
-        while let Some(line) = self.connections.get_mut(&id).and_then(Connection::next_line) {
-            let Some(spider) = self.connections.get(&id).and_then(|connection| connection.spider) else {
-                if !self.authenticate(id, &line) {
-                    return false;
-                }
-                continue;
-            };
-            let understood = match hear(&line) {
-                None => continue,
-                Some(Heard::Command(command)) => self.obey(id, spider, command, &mut found),
-                Some(Heard::Bad(error)) => {
-                    self.complain(id, error);
-                    false
-                }
-            };
-            if self.connections.get_mut(&id).is_none_or(|connection| !connection.count_line(understood)) {
-                self.write(id);
-                self.close(id, "too many lines that make no sense");
-            }
-        }
-        self.add(found);
-        self.connections.contains_key(&id)
-    }
-
-    fn authenticate(&mut self, id: ConnectionId, line: &Line) -> bool {
-        let said = match hear(line) {
-            Some(Heard::Command(Command::Auth(said))) => said,
-            Some(Heard::Command(_) | Heard::Bad(_)) | None => "",
-        };
-        let right =
-            self.around.token.as_deref().is_none_or(|token| super::same(said.as_bytes(), token.as_bytes()));
-        if right {
-            self.welcome(id);
-        } else {
-            self.close(id, "no AUTH with the right token");
-        }
-        right
-    }
-
-    /// Does what a spider says; false if it makes no sense.
-    fn obey(
-        &mut self,
-        id: ConnectionId,
-        spider: SpiderId,
-        command: Command<'_>,
-        found: &mut Vec<Url>,
-    ) -> bool {
-        let now = self.now();
-        match command {
-            Command::Done { trans, said } => {
-                let since_1970 =
-                    if said.retry_after.is_some() { Clock::since_1970() } else { Duration::ZERO };
-                self.scheduler.handle_done(now, spider, trans, said.at(since_1970));
-            }
-            Command::Working { trans } => {
-                self.scheduler.handle_working(now, spider, trans);
-            }
-            Command::Get(lines) => self.scheduler.handle_credit(spider, lines),
-            Command::Add(url) => found.push(url),
-            Command::Auth(_) if self.around.token.is_none() => {}
-            Command::Auth(said) => {
-                let right = self.around.token.as_deref() == Some(said);
-                if !right {
-                    self.complain(id, CommandError::Verb);
-                }
-                return right;
-            }
-        }
-        true
-    }
-
-    fn complain(&mut self, id: ConnectionId, error: CommandError) {
-        self.malformed_lines += 1;
-        if let Some(connection) = self.connections.get_mut(&id) {
-            connection.push_error(error);
-            self.dirty.insert(id);
-        }
-    }
-
-    /// Hands URLs that a spider has found to the index.
-    fn add(&mut self, found: Vec<Url>) {
-        if found.is_empty() {
-            return;
-        }
-        self.additions += 1;
-        let (adder, events) = (self.around.adder.clone(), self.around.events.clone());
-        let urls = found.into_iter().map(|url| Addition { doc: None, url }).collect();
-        tokio::spawn(async move {
-            if adder.add(urls).await.is_err() {
-                tracing::debug!("URLs found by a spider came after the index was closed");
-            }
-            let _ = events.send(Event::Added).await;
-        });
     }
 
     /// Lets clocks run out; what was received in time is handled first.
@@ -625,45 +424,6 @@ impl Hub {
             self.around.index.report(report);
         }
         true
-    }
-
-    /// Sends all that may go.
-    fn send_all(&mut self) {
-        loop {
-            let now = self.now();
-            let Some(work) = self.scheduler.poll_send(now) else { break };
-            self.rate.count(now);
-            let Some(&id) = self.by_spider.get(&work.spider) else { continue };
-            let Some(connection) = self.connections.get_mut(&id) else { continue };
-            let room = connection.push_work(&work);
-            self.dirty.insert(id);
-            if !room {
-                self.write(id);
-            }
-        }
-        for id in std::mem::take(&mut self.dirty) {
-            self.write(id);
-        }
-    }
-
-    /// Writes what the socket takes. What it does not take stops more from being sent there.
-    fn write(&mut self, id: ConnectionId) {
-        let Some(connection) = self.connections.get_mut(&id) else { return };
-        let Ok(lines) = connection.write() else {
-            return self.close(id, "it cannot be written to");
-        };
-        let stuck = connection.has_output();
-        if let Some(spider) = connection.spider {
-            let now = self.around.clock.now();
-            self.scheduler.handle_written(now, spider, lines);
-            self.scheduler.handle_choked(spider, stuck);
-        }
-        if stuck && !std::mem::replace(&mut connection.awaits_room, true) {
-            let (stream, written) = (Arc::clone(&connection.stream), connection.written());
-            let waiter = tokio::spawn(doors::await_room(id, stream, self.around.events.clone()));
-            connection.waiter = Some(waiter.abort_handle());
-            self.later(self.around.stall_max, Event::WriteOverdue(id, written));
-        }
     }
 
     /// The last words: what spiders have said so far still counts.

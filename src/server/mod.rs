@@ -12,6 +12,7 @@ mod hub;
 mod rate;
 mod rules;
 mod signals;
+mod spiders;
 
 pub use rules::scheduler_config;
 
