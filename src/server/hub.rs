@@ -62,6 +62,8 @@ pub(super) struct ServerStats {
     pub(super) malformed_lines: u64,
     pub(super) urls_per_sec: f64,
     pub(super) index_up: bool,
+    /// Candidates that were given up before the scheduler saw them.
+    pub(super) faulty_candidates: u64,
     pub(super) uptime: Duration,
 }
 
@@ -280,12 +282,13 @@ impl Hub {
     }
 
     fn stats(&self) -> ServerStats {
-        let now = self.now();
+        let (now, index) = (self.now(), self.around.index.counters());
         ServerStats {
             scheduler: self.scheduler.stats(),
             malformed_lines: self.malformed_lines,
             urls_per_sec: self.rate.per_sec(now),
             index_up: self.index_up,
+            faulty_candidates: index.surplus.value() + index.unusable.value(),
             uptime: now.since(Instant::ZERO),
         }
     }
