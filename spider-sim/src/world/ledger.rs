@@ -184,7 +184,8 @@ impl Ledger {
         let send = self.sends.get(&trans).filter(|send| send.spider == spider);
         let written = send.and_then(|send| send.written);
         self.expect(written.is_some() == counted, now, || Fault::Miscounted(trans));
-        let Some((written, send)) = written.zip(self.end(trans)) else { return };
+        let Some(written) = written else { return };
+        let Some(send) = self.end(trans) else { return };
         self.rest(now, &send, now.since(written));
         if let (Outcome::Status(429 | 503), Some(wait)) = (done.outcome, done.retry_after) {
             let first = |kind| send.gates.iter().find(|key| Kind::of(key) == kind);
