@@ -85,7 +85,7 @@ pub struct Auditor {
     lapsed: HashMap<TransId, Lapsed>,
     docs: Docs,
     /// Final DONEs of each spider that may not have been read yet, oldest first.
-    unsettled: HashMap<usize, VecDeque<(Instant, DocId)>>,
+    unsettled: HashMap<usize, VecDeque<(Instant, Live)>>,
     suspicions: Vec<Suspicion>,
     violations: Vec<Violation>,
     violation_count: u64,
@@ -210,7 +210,7 @@ impl Auditor {
         let written = earlier(sent.since, self.slack.jitter);
         let gates = self.gates_of(sent);
         let window = Window { since: sent.since, at: sent.at };
-        gates.iter().for_each(|key| self.check_clock(key, window, sent.doc));
+        gates.iter().for_each(|key| self.check_clock(spider, key, window, sent.doc));
         let hard_deadline = self.limits.lease_max.map_or(Instant::FAR, |max| written + max);
         let deadline = (written + self.limits.status_timeout).min(hard_deadline);
         let doubt = sent.at.since(written) + self.slack.jitter;
@@ -245,7 +245,7 @@ impl Auditor {
     }
 
     /// Gap and rest.
-    fn check_clock(&mut self, key: &GateKey, window: Window, doc: DocId) {
+    fn check_clock(&mut self, spider: usize, key: &GateKey, window: Window, doc: DocId) {
         let (at, jitter) = (window.at, self.slack.jitter);
         let allowed = self.limit(key).gap;
         let gate = self.gates.entry(key.clone()).or_default();
@@ -258,8 +258,9 @@ impl Auditor {
                 self.record(Violation::TooSoon { at, gate: key.clone(), doc, seen, allowed });
             }
         }
-        if let Some(until) = broken_hold {
-            self.record(Violation::NoRest { at, gate: key.clone(), doc, until });
+        if let Some(hold) = broken_hold {
+            let violation = Violation::NoRest { at, gate: key.clone(), doc, until: hold.until };
+            self.suspect(spider, vec![hold.spider], at, violation);
         }
     }
 
@@ -351,17 +352,15 @@ impl Auditor {
         }
         let Some(live) = self.leave(trans) else { return };
         let in_time = live.deadline.since(at) > self.slack.jitter;
+        match (is_final(done.outcome), in_time) {
+            (false, _) => self.end_unfinished(live.doc),
+            (true, true) => self.docs.set(live.doc, Fate::Ended(at)),
+            (true, false) => self.docs.set(live.doc, Fate::Doubtful),
+        }
         if in_time {
             self.hold(at, &live, done);
-        }
-        if !is_final(done.outcome) {
-            self.end_unfinished(live.doc);
-        } else if in_time {
-            self.docs.set(live.doc, Fate::Ended(at));
-            self.unsettled.entry(spider).or_default().push_back((at, live.doc));
+            self.unsettled.entry(spider).or_default().push_back((at, live));
             self.settle(spider, at);
-        } else {
-            self.docs.set(live.doc, Fate::Doubtful);
         }
     }
 
@@ -375,10 +374,10 @@ impl Auditor {
         for key in &live.gates {
             let Some(gate) = self.gates.get_mut(key) else { continue };
             if Kind::of(key) == Kind::Host {
-                gate.hold(at, at + rest);
+                gate.hold(live.spider, at, at + rest);
             }
             if let Some(wait) = retry_after.filter(|_| Some(key) == holder) {
-                gate.hold(at, at + wait);
+                gate.hold(live.spider, at, at + wait);
             }
         }
     }
@@ -387,9 +386,14 @@ impl Auditor {
         self.expire(at);
         self.suspicions.retain(|s| !s.spiders.contains(&spider));
         self.settle(spider, at);
-        for (_, doc) in self.unsettled.remove(&spider).unwrap_or_default() {
-            if self.docs.look(doc).is_some_and(|d| matches!(d.fate, Fate::Ended(_))) {
-                self.docs.set(doc, Fate::Doubtful);
+        for (done, live) in self.unsettled.remove(&spider).unwrap_or_default() {
+            if self.docs.look(live.doc).is_some_and(|d| d.fate == Fate::Ended(done)) {
+                self.docs.set(live.doc, Fate::Doubtful);
+            }
+            for key in &live.gates {
+                if let Some(gate) = self.gates.get_mut(key) {
+                    gate.doubt_hold(spider, done);
+                }
             }
         }
         let mut lost: Vec<TransId> =
@@ -405,7 +409,7 @@ impl Auditor {
     /// DONEs written long enough before `at` have been read.
     fn settle(&mut self, spider: usize, at: Instant) {
         let Some(dones) = self.unsettled.get_mut(&spider) else { return };
-        while dones.front().is_some_and(|&(done, _)| done + self.slack.settle < at) {
+        while dones.front().is_some_and(|(done, _)| *done + self.slack.settle < at) {
             dones.pop_front();
         }
     }

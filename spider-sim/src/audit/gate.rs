@@ -50,9 +50,11 @@ impl Window {
 
 /// To be left alone for a while.
 #[derive(Clone, Copy, Debug)]
-struct Hold {
+pub(super) struct Hold {
+    /// The spider whose DONE asked for it.
+    pub(super) spider: usize,
     from: Instant,
-    until: Instant,
+    pub(super) until: Instant,
 }
 
 #[derive(Default, Debug)]
@@ -75,18 +77,23 @@ impl Gate {
     }
 
     /// Leave it alone from `from` until `until`; never shortens a hold.
-    pub(super) fn hold(&mut self, from: Instant, until: Instant) {
+    pub(super) fn hold(&mut self, spider: usize, from: Instant, until: Instant) {
         if until > from && self.hold.is_none_or(|hold| hold.until < until) {
-            self.hold = Some(Hold { from, until });
+            self.hold = Some(Hold { spider, from, until });
         }
     }
 
-    /// The end of the hold that a line read at `window` breaks for certain: the server wrote it after it
+    /// The DONE that `spider` said at `from` may never have been read.
+    pub(super) fn doubt_hold(&mut self, spider: usize, from: Instant) {
+        self.hold = self.hold.filter(|hold| (hold.spider, hold.from) != (spider, from));
+    }
+
+    /// The hold that a line read at `window` breaks, if its DONE was read: the server wrote the line after it
     /// could know of the hold, and before the hold's end.
-    pub(super) fn broken_hold(&self, window: Window, tolerance: Duration) -> Option<Instant> {
+    pub(super) fn broken_hold(&self, window: Window, tolerance: Duration) -> Option<Hold> {
         let hold = self.hold?;
         let broken = window.since > hold.from + tolerance && window.at + tolerance < hold.until;
-        broken.then_some(hold.until)
+        broken.then_some(hold)
     }
 
     /// True once nothing can be measured against this gate any more.

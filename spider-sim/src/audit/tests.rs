@@ -241,6 +241,29 @@ fn a_done_just_before_the_end_of_the_connection_leaves_doubt() {
 }
 
 #[test]
+fn a_rest_after_a_done_that_may_never_have_been_read_is_no_alarm() {
+    let slack = Slack { jitter: Duration::ZERO, settle: Duration::from_secs(1) };
+    // When the first spider's connection ends: soon, after the second send, long after, never.
+    for (closed, count) in [(Some(1500), 0), (Some(2100), 0), (Some(2700), 1), (None, 1)] {
+        let mut a = Auditor::new(limits(), slack);
+        a.limits.rest = Rest { factor: 10.0, min: Duration::ZERO, max: Duration::from_secs(30) };
+        play(&mut a, [sent(0, 1, 1, "a", 1), done(1000, 1, OK)]);
+        let second = sent(1600, 2, 2, "a", 1);
+        let close = |a: &mut Auditor, at| a.handle(0, Event::Closed { at: ms(at) });
+        if let Some(at) = closed.filter(|&at| at < 1600) {
+            close(&mut a, at);
+        }
+        a.handle(1, second);
+        if let Some(at) = closed.filter(|&at| at > 1600) {
+            a.handle_timeout(ms(at));
+            close(&mut a, at);
+        }
+        a.handle_timeout(ms(5000));
+        assert_eq!(a.violation_count(), count, "closed at {closed:?}");
+    }
+}
+
+#[test]
 fn an_end_of_a_connection_noticed_late_is_no_alarm() {
     for closed in [true, false] {
         let mut a = Auditor::new(limits(), Slack::TCP);
