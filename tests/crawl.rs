@@ -49,7 +49,7 @@ const GROUPS: &str = "
     fail_threshold = 2
     fail_window = '200ms'
     dns_timeout = '2s'
-    dns_ttl_min = '200ms'
+    dns_ttl_min = '1s'
 
     [alias]
     pair = ['a.pair.example', 'b.pair.example']
@@ -276,6 +276,19 @@ fn two_thousand_new_hosts_ask_a_bounded_number_of_questions_at_once() {
     assert_eq!(end.reports_with("DONE 200"), HOSTS);
     let most = owed.lock().unwrap().most;
     assert!((2..=QUESTIONS_MAX).contains(&most), "{most}");
+}
+
+#[test]
+fn answers_that_are_to_be_forgotten_at_once_are_used_and_do_not_become_a_flood() {
+    let names = DnsServer::start();
+    names.set("fleeting.example", Reply::ips(&["127.0.3.2"], 0));
+    let urls = pages("fleeting.example", 20).collect();
+    let end = Crawl::new("dns_ttl_min = 0\ndns_ttl_max = 0", urls).dns(names.address()).run(|_| {});
+    assert_eq!(end.ends_of("fleeting.example"), ["DONE 200"; 20]);
+    // Twice a second at most.
+    let most = 2 + end.outcome.took.as_millis() as usize / 500;
+    let asked = names.count_of("fleeting.example", RecordType::A);
+    assert!(asked <= most, "asked {asked} times");
 }
 
 #[test]
