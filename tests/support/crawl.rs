@@ -379,7 +379,7 @@ impl End {
         assert_eq!(number(stats, "done"), said(" DONE"), "{stats}");
         assert_eq!(number(stats, "failed"), said(" FAILED"), "{stats}");
         assert_eq!(number(stats, "denied"), said(" DENIED"), "{stats}");
-        for now in ["queued", "leftover", "in_flight", "waiting.address", "waiting.benched"] {
+        for now in ["queued", "leftover", "in_flight", "slots_bound", "waiting.benched"] {
             assert_eq!(number(stats, now), 0, "{now} in {stats}");
         }
         assert!(number(stats, "sent") >= self.sends.len() as u64, "{stats}");
