@@ -375,16 +375,16 @@ impl End {
     #[track_caller]
     fn check_sums(&self) {
         let stats = &self.stats;
-        let said = |word: &str| self.reports_with(word) as u64;
-        assert_eq!(number(stats, "done"), said(" DONE"), "{stats}");
-        assert_eq!(number(stats, "failed"), said(" FAILED"), "{stats}");
-        assert_eq!(number(stats, "denied"), said(" DENIED"), "{stats}");
+        let said = |end: &str| self.reports_of(end) as u64;
+        assert_eq!(number(stats, "done"), said("DONE"), "{stats}");
+        assert_eq!(number(stats, "failed"), said("FAILED"), "{stats}");
+        assert_eq!(number(stats, "denied"), said("DENIED"), "{stats}");
         for now in ["queued", "leftover", "in_flight", "slots_bound", "waiting.benched"] {
             assert_eq!(number(stats, now), 0, "{now} in {stats}");
         }
         assert!(number(stats, "sent") >= self.sends.len() as u64, "{stats}");
-        let unsent = said(" FAILED dns");
-        let ended = said(" DONE") + said(" FAILED") - unsent + number(stats, "retried");
+        let unsent = said("FAILED dns");
+        let ended = said("DONE") + said("FAILED") - unsent + number(stats, "retried");
         assert!(number(stats, "sent") >= ended, "{stats}");
         let seen: HashSet<u64> = self.sends.iter().map(|send| send.doc).collect();
         for (doc, (url, report)) in &self.ends {
@@ -392,9 +392,13 @@ impl End {
         }
     }
 
-    /// Reports with `word` in them.
-    pub fn reports_with(&self, word: &str) -> usize {
-        self.ends.values().filter(|(_, report)| report.contains(word)).count()
+    /// Reports that say this, or this and more: `FAILED`, `FAILED dns`.
+    pub fn reports_of(&self, end: &str) -> usize {
+        let says = |report: &str| {
+            let rest = report.split_once(' ').and_then(|(_, said)| said.strip_prefix(end));
+            rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(' '))
+        };
+        self.ends.values().filter(|(_, report)| says(report)).count()
     }
 
     /// What the documents of a host came to, without their numbers.
