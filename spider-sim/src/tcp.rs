@@ -8,7 +8,7 @@
 //! a while therefore knows less, but never accuses the server of its own lateness.
 
 use crate::audit::Auditor;
-use crate::event::Event;
+use crate::event::{Event, Sent};
 use crate::machine::{Action, Counts, Persona, Spider};
 use socket2::SockRef;
 use std::cell::{Cell, RefCell};
@@ -18,6 +18,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpListener, TcpStream};
+use urlserver::document::Done;
 use urlserver::time::{Duration, Instant};
 
 /// How often a socket is asked whether it is empty, for each [`SPIDERS_PER_TICK`] spiders.
@@ -111,9 +112,14 @@ pub struct Progress {
     pub violations: u64,
 }
 
+/// The web that spiders fetch from, as far as it has a will of its own: how the fetch of this URL ends, and
+/// after how long. `None` leaves it to the spider.
+type Web = Box<dyn FnMut(&Sent) -> Option<(Done, Duration)>>;
+
 /// What all spiders of a run share.
 struct Run {
     start: std::time::Instant,
+    web: RefCell<Web>,
     auditor: RefCell<Auditor>,
     hosts: RefCell<BTreeSet<Box<str>>>,
     addresses: RefCell<BTreeSet<IpAddr>>,
@@ -126,9 +132,10 @@ struct Run {
 }
 
 impl Run {
-    fn new(auditor: Auditor) -> Run {
+    fn new(auditor: Auditor, web: Web) -> Run {
         Run {
             start: std::time::Instant::now(),
+            web: RefCell::new(web),
             auditor: RefCell::new(auditor),
             hosts: RefCell::default(),
             addresses: RefCell::default(),
@@ -202,10 +209,23 @@ pub fn run(
     personas: Vec<Persona>,
     auditor: Auditor,
     until: Until,
+    watch: impl FnMut(&Progress),
+) -> io::Result<Outcome> {
+    run_on_web(meeting, personas, auditor, until, |_| None, watch)
+}
+
+/// The same, and `web` is asked how the fetch of each URL ends, and after how long; `None` leaves it to the
+/// spider.
+pub fn run_on_web(
+    meeting: Meeting,
+    personas: Vec<Persona>,
+    auditor: Auditor,
+    until: Until,
+    web: impl FnMut(&Sent) -> Option<(Done, Duration)> + 'static,
     mut watch: impl FnMut(&Progress),
 ) -> io::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let run = Rc::new(Run::new(auditor));
+    let run = Rc::new(Run::new(auditor, Box::new(web)));
     let tick = TICK * personas.len().div_ceil(SPIDERS_PER_TICK).max(1) as u32;
     let work = async {
         let door = Rc::new(Door::open(meeting)?);
@@ -345,7 +365,18 @@ impl Driver {
 
     fn tell_auditor(&mut self) {
         while let Some(event) = self.spider.poll_event() {
+            if let Event::Sent(sent) = &event {
+                self.fetch(sent);
+            }
             self.run.handle_event(self.number, event);
+        }
+    }
+
+    /// The web server may have a will of its own.
+    fn fetch(&mut self, sent: &Sent) {
+        let answer = (self.run.web.borrow_mut())(sent);
+        if let Some((done, latency)) = answer {
+            self.spider.handle_answer(self.run.now(), sent.trans, done, latency);
         }
     }
 
@@ -425,6 +456,8 @@ impl Driver {
             Ok(0) => false,
             Ok(n) => {
                 self.spider.handle_bytes(self.run.now(), link.empty_at, &self.buffer[..n]);
+                // Before any time passes: the fastest fetch must not end before the web has its say.
+                self.tell_auditor();
                 if n < self.buffer.len() {
                     link.empty_at = before;
                 }

@@ -17,9 +17,9 @@ pub struct TtlRule {
 }
 
 impl TtlRule {
-    /// When an answer of `ttl` ends.
+    /// When an answer of `ttl` ends: not before it can be used, whatever the bounds say.
     pub fn expiry(&self, now: Instant, ttl: Duration) -> Instant {
-        now + ttl.max(self.min).min(self.max.max(self.min))
+        now + ttl.max(self.min).min(self.max.max(self.min)).max(LIFETIME_MIN)
     }
 
     /// When a negative answer ends.
@@ -136,6 +136,12 @@ impl Record {
 /// A name in use is asked for again this long before its answer ends.
 const REFRESH_BEFORE: Duration = Duration::from_millis(500);
 
+/// An answer of less than this would end before its host's turn comes, or be asked for again as soon as it is there:
+/// a flood of questions that never sends a URL. TTLs are whole seconds, so only those of zero are stretched.
+const LIFETIME_MIN: Duration = Duration::from_secs(1);
+
+const _: () = assert!(LIFETIME_MIN.as_millis() > REFRESH_BEFORE.as_millis());
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -160,6 +166,20 @@ mod tests {
         assert_eq!(TTL.negative_expiry(now, None), seconds(60.0));
         assert_eq!(TTL.negative_expiry(now, Some(Duration::MAX)), seconds(60.0));
         assert_eq!(TTL.negative_expiry(now, Some(Duration::from_secs(5))), seconds(5.0));
+    }
+
+    #[test]
+    fn every_answer_can_be_used_before_it_is_asked_for_again() {
+        let none = Duration::ZERO;
+        let rule = TtlRule { min: none, max: none, negative: none, serve_stale: none };
+        for expires in
+            [rule.expiry(seconds(7.0), none), rule.expiry(seconds(7.0), Duration::from_millis(200))]
+        {
+            let record = Record::Known { addresses: Addresses::One(IpId(0)), expires };
+            assert_eq!(record.advice(seconds(7.0), &rule, false), Advice::Use);
+        }
+        let until = rule.negative_expiry(seconds(7.0), Some(none));
+        assert_eq!(Record::Nothing { until }.advice(seconds(7.0), &rule, false), Advice::Fail);
     }
 
     #[test]

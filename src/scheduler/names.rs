@@ -92,7 +92,7 @@ impl Scheduler {
         let mut addresses: Vec<IpAddr> = given.into_iter().map(normalised).filter(allowed).collect();
         in_stable_order(&mut addresses);
         if addresses.is_empty() {
-            let until = expires.min(now + self.config.ttl.negative);
+            let until = expires.min(self.config.ttl.negative_expiry(now, None));
             return self.replace_record(now, host, Record::Private { until });
         }
         let addresses = addresses.into_iter().map(|address| self.ip_of(address)).collect();

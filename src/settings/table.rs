@@ -193,7 +193,7 @@ settings! {
         hosts_file: Option<PathBuf>, OptionalFile, Text(NONE);
         /// How long an answer is waited for.
         dns_timeout: Duration, TimeAboveZero, Text("5");
-        /// Answers are believed at least this long.
+        /// Answers are believed at least this long, and never less than a second.
         dns_ttl_min: Duration, Time, Text("1");
         /// Answers are believed at most this long.
         dns_ttl_max: Duration, Time, Text("1d");
