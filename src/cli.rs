@@ -180,7 +180,7 @@ fn log_options(matches: &ArgMatches) -> LogOptions {
     let filter = matches.get_one::<String>("log").filter(|filter| !filter.is_empty());
     LogOptions {
         format: matches.get_one::<LogFormat>("log_format").copied().unwrap_or_default(),
-        filter: filter.map_or_else(|| "info".into(), String::clone),
+        filter: filter.map_or_else(|| "info,hickory_net=error,hickory_resolver=error".into(), String::clone),
     }
 }
 

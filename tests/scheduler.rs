@@ -30,6 +30,50 @@ fn reports_go_on_from_one_name_that_does_not_exist_to_the_next() {
     assert_eq!(scheduler.check(now), Ok(()));
 }
 
+/// Asks for a name again and again, and gets no answer; another name is answered after the first failure, or not.
+fn ask_in_vain(other_is_answered: bool) -> (Scheduler, usize) {
+    let mut scheduler = Scheduler::new(Config::default());
+    assert!(scheduler.poll_request(Instant::ZERO).is_some(), "never answered");
+    let mut now = Instant::ZERO;
+    for (doc, url) in [(1, "http://broken.example/"), (2, "http://other.example/")] {
+        let url = Url::parse(url).unwrap();
+        let candidate = Candidate { doc: DocId(doc), url, ip: None, wait: Duration::ZERO };
+        assert_eq!(scheduler.handle_candidate(now, &candidate), Admission::Pending);
+    }
+    let mut questions = 0;
+    while questions < 15 {
+        while let Some(lookup) = scheduler.poll_lookup() {
+            let (host, broken) = (lookup.host, lookup.name == "broken.example");
+            assert_eq!(lookup.first, questions == 0 || !broken && questions < 2);
+            questions += usize::from(broken);
+            let answered = other_is_answered && !broken && questions > 1;
+            let nothing = Resolution::Nothing { ttl: None };
+            let resolution = if answered { nothing } else { Resolution::Unavailable };
+            scheduler.handle_resolved(now, host, resolution);
+        }
+        while scheduler.poll_report(now).is_some() {}
+        let Some(deadline) = scheduler.deadline().filter(|_| !scheduler.is_drained()) else { break };
+        now = now.max(deadline);
+        scheduler.handle_timeout(now);
+        scheduler.check(now).unwrap();
+    }
+    (scheduler, questions)
+}
+
+#[test]
+fn a_name_that_alone_gets_no_answer_is_given_up_in_the_end() {
+    let (scheduler, questions) = ask_in_vain(true);
+    assert_eq!((questions, scheduler.is_drained()), (10, true));
+    assert_eq!(scheduler.stats().counters.failed, 2);
+}
+
+#[test]
+fn nothing_is_given_up_while_the_name_servers_are_out() {
+    let (scheduler, questions) = ask_in_vain(false);
+    assert_eq!((questions, scheduler.is_drained()), (15, false));
+    assert_eq!(scheduler.stats().counters.failed, 0);
+}
+
 const WINDOW: Duration = Duration::from_secs(20);
 
 fn seconds(s: u64) -> Instant {

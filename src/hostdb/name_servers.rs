@@ -23,10 +23,9 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// Most questions under way to one group; more wait in line, on their own time. Every question
-/// has a socket of its own, three when its packets are lost: this keeps us under the usual
-/// limit of 1,024 open files.
-pub(super) const QUESTIONS_MAX: usize = 256;
+/// Most questions under way to one group; more wait in line, on their own time. Every question has a socket of
+/// its own, three when its packets are lost: whoever asks bounds them by the open files there are.
+pub(super) const QUESTIONS_MAX: usize = 2048;
 
 /// Once one family has addresses, how long the other may still take. Enough for one lost packet of
 /// the other (hickory sends it again after 333 ms), and the most that a dead AAAA path delays a name.

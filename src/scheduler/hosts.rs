@@ -31,6 +31,8 @@ pub(super) struct Host {
     pub(super) question: Question,
     /// Questions in a row without an answer.
     pub(super) unanswered: u8,
+    /// When the first of them failed.
+    pub(super) asked_first: Instant,
     pub(super) draining: bool,
     /// On the list of hosts whose slot is full.
     pub(super) full: bool,
@@ -111,6 +113,7 @@ impl Hosts {
             record: Record::Unknown,
             question: Question::No,
             unanswered: 0,
+            asked_first: Instant::ZERO,
             draining: false,
             full: false,
         });

@@ -170,6 +170,8 @@ pub struct Scheduler {
     benched: usize,
     /// Hosts with a question that is not answered.
     unresolved: u64,
+    /// When a name server last answered anything.
+    last_answer: Instant,
     /// Family of `ask_first`, `ask_later` and `draining`.
     errand_links: Links<HostId>,
     ask_first: List,
@@ -233,6 +235,7 @@ impl Scheduler {
             idle_hosts: 0,
             benched: 0,
             unresolved: 0,
+            last_answer: Instant::ZERO,
             errand_links: Links::default(),
             ask_first: List::default(),
             ask_later: List::default(),

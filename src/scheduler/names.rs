@@ -18,7 +18,13 @@ pub struct Lookup<'a> {
     pub host: HostId,
     /// The name to ask for.
     pub name: &'a str,
+    /// Not asked in vain before. Such questions go first, and need less patience: where many names are dead, the
+    /// others must not wait for each of them to time out.
+    pub first: bool,
 }
+
+/// Questions in a row without an answer, after which a name is given up, if others are answered.
+const QUESTIONS_MAX: u8 = 10;
 
 /// Longest wait before a question that got no answer is asked again.
 const BACK_OFF_MAX: Duration = Duration::from_secs(64);
@@ -31,7 +37,8 @@ impl Scheduler {
         let host = first.or_else(|| self.errand_links.pop_front(&mut self.ask_later))?;
         self.set_question(host, Question::Asked);
         self.counters.lookups += 1;
-        Some(Lookup { host, name: &self.hosts[host].name })
+        let first = self.hosts[host].unanswered == 0;
+        Some(Lookup { host, name: &self.hosts[host].name, first })
     }
 
     /// The answer to a [`Lookup`].
@@ -42,6 +49,9 @@ impl Scheduler {
         self.set_question(host, Question::No);
         if self.has_given_address(host) {
             return;
+        }
+        if resolution != Resolution::Unavailable {
+            self.last_answer = now;
         }
         match resolution {
             Resolution::Addresses { addresses, ttl } => {
@@ -54,7 +64,7 @@ impl Scheduler {
                 let until = self.config.ttl.negative_expiry(now, ttl);
                 self.replace_record(now, host, Record::Nothing { until });
             }
-            Resolution::Unavailable => self.back_off(now, host),
+            Resolution::Unavailable => self.handle_unanswered(now, host),
         }
         self.look_at_anew(now, host);
     }
@@ -104,8 +114,27 @@ impl Scheduler {
         self.config.allow_private || is_public(ip)
     }
 
+    /// A name that gets no answer however often it is asked for, while others do, is as good as none. When no
+    /// name gets an answer, the name servers are out, and nothing is given up.
+    fn handle_unanswered(&mut self, now: Instant, host: HostId) {
+        let others_are_answered = self.last_answer > self.hosts[host].asked_first;
+        if self.config.max_attempts > 0
+            && self.hosts[host].unanswered >= QUESTIONS_MAX - 1
+            && others_are_answered
+            && self.hosts[host].ip.is_none()
+        {
+            self.hosts[host].unanswered = 0;
+            let until = self.config.ttl.negative_expiry(now, None);
+            return self.replace_record(now, host, Record::Nothing { until });
+        }
+        self.back_off(now, host);
+    }
+
     /// The name servers did not say: try again later, and later still.
     fn back_off(&mut self, now: Instant, host: HostId) {
+        if self.hosts[host].unanswered == 0 {
+            self.hosts[host].asked_first = now;
+        }
         let unanswered = &mut self.hosts[host].unanswered;
         let delay = Duration::from_secs(1 << (*unanswered).min(6)).min(BACK_OFF_MAX);
         *unanswered = unanswered.saturating_add(1);
@@ -156,7 +185,7 @@ impl Scheduler {
         if self.hosts[host].draining {
             return;
         }
-        let urgent = self.hosts[host].place != Place::Leftover;
+        let urgent = self.hosts[host].place != Place::Leftover && self.hosts[host].unanswered == 0;
         match self.hosts[host].question {
             Question::No => {}
             Question::Queued { urgent: false } if urgent => {

@@ -58,6 +58,8 @@ pub struct Stats {
     pub waiting: Lines,
     /// Hosts with work that have given up their slot because they cannot send for a while.
     pub benched: u64,
+    /// Documents that wait for their time: for a retry, or because the index said so.
+    pub waiting_documents: u64,
     /// Hosts whose address is being asked for.
     pub unresolved: u64,
     /// When something may change by itself.
@@ -80,6 +82,7 @@ impl Scheduler {
             addresses: self.ips.table.len() as u64,
             waiting: self.slots.lines,
             benched: self.benched as u64,
+            waiting_documents: self.leases.waits.len() as u64,
             unresolved: self.unresolved,
             next_timer: self.deadline(),
             counters: self.counters,

@@ -11,10 +11,10 @@ use crate::time::{Duration, Instant, scaled};
 const HOLD_MAX: Duration = Duration::from_secs(3600);
 /// Longest hold that a web server can ask for.
 const RETRY_AFTER_MAX: Duration = Duration::from_secs(30 * 86_400);
-/// Holds last up to this fraction longer, so that they do not all end at once; those that a web server asked
-/// for no more than a moment.
+/// Shortest such hold.
+const HOLD_MIN: Duration = Duration::from_secs(1);
+/// Such holds last up to this fraction longer, so that they do not all end at once.
 const JITTER: f64 = 0.25;
-const ASKED_JITTER_MAX: Duration = Duration::from_secs(1);
 
 impl Scheduler {
     /// A spider is here. In push mode, with room, until it says otherwise.
@@ -218,6 +218,13 @@ impl Scheduler {
         }
     }
 
+    /// How long to stay away when the web server does not say: longer with each strike.
+    fn own_hold(&mut self, strikes: u8) -> Duration {
+        let base = self.config.retry_delay.max(HOLD_MIN);
+        let hold = doubled(base, strikes.into(), HOLD_MAX);
+        hold.saturating_add(scaled(hold, JITTER * self.rng.f64()))
+    }
+
     /// 429 and 503 hold the host, or its alias or group: as long as the web server asks, or longer each time.
     fn note_refusal(&mut self, now: Instant, flight: &Flight, sent: Instant, done: Done) {
         let holder = flight.gates.holder();
@@ -229,11 +236,8 @@ impl Scheduler {
         }
         let strike = self.gates[holder].strike(now, sent);
         let asked = done.retry_after.map(|delay| delay.min(RETRY_AFTER_MAX));
-        let backed_off = strike.map(|strikes| doubled(self.config.retry_delay, strikes.into(), HOLD_MAX));
-        let Some(hold) = asked.or(backed_off) else { return };
-        let most = if asked.is_some() { ASKED_JITTER_MAX } else { HOLD_MAX };
-        let jitter = scaled(scaled(hold, JITTER).min(most), self.rng.f64());
-        self.gates[holder].hold(now + hold + jitter);
+        let Some(hold) = asked.or_else(|| strike.map(|strikes| self.own_hold(strikes))) else { return };
+        self.gates[holder].hold(now + hold);
         self.counters.holds += 1;
     }
 }

@@ -61,6 +61,11 @@ impl<K: Key> Timers<K> {
         }
     }
 
+    /// How many are set.
+    pub(super) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     /// When the first of them fires.
     pub(super) fn first(&self) -> Option<Instant> {
         self.heap.first().map(|entry| entry.at)

@@ -8,12 +8,21 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
 use serde_json::json;
 use std::net::IpAddr;
 use std::sync::Arc;
-use tokio::net::TcpListener;
-use tokio::sync::{mpsc, oneshot};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 
+/// HTTP connections at the same time: none of them may cost a spider its place.
+const CONNECTIONS_MAX: usize = 64;
+/// Longest wait for a request's head.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Wait before accepting again after the system refused to.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Longest wait for the hub, which answers in microseconds if it is well.
 const HUB_TIMEOUT: Duration = Duration::from_secs(2);
 
@@ -37,8 +46,28 @@ pub(super) async fn serve(listener: TcpListener, events: mpsc::Sender<Event>, to
         })
         .layer(from_fn_with_state(Arc::clone(&desk), guard))
         .with_state(desk);
-    if let Err(error) = axum::serve(listener, app).await {
-        tracing::error!(%error, "the HTTP interface has stopped");
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // Who comes when all places are taken waits in the socket.
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        match listener.accept().await {
+            Ok((stream, _)) => drop(tokio::spawn(answer(stream, app.clone(), place))),
+            Err(error) => {
+                tracing::warn!(%error, "cannot accept an HTTP connection");
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+/// One connection. It must say a whole request soon, and the next one soon after.
+async fn answer(stream: TcpStream, app: Router, _place: OwnedSemaphorePermit) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(REQUEST_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+    if let Err(error) = connection.await {
+        tracing::debug!(%error, "an HTTP connection ended badly");
     }
 }
 
@@ -86,6 +115,7 @@ async fn stats(State(desk): Shared) -> Response {
             "ip": now.waiting.ip,
             "group": now.waiting.group,
             "address": now.unresolved,
+            "time": now.waiting_documents,
             "benched": now.benched,
         },
         "urls_per_sec": stats.urls_per_sec,
@@ -146,6 +176,7 @@ fn is_our_page(headers: &HeaderMap) -> bool {
 
 fn has_token(headers: &HeaderMap, token: Option<&str>) -> bool {
     let Some(token) = token else { return true };
-    let said = text(headers, header::AUTHORIZATION).and_then(|said| said.strip_prefix("Bearer "));
+    let said = text(headers, header::AUTHORIZATION).and_then(|said| said.split_once(' '));
+    let said = said.filter(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer")).map(|(_, token)| token);
     said.is_some_and(|said| super::same(said.as_bytes(), token.as_bytes()))
 }

@@ -16,8 +16,9 @@ use std::sync::Arc;
 use tokio::net::TcpStream;
 use tokio::sync::{mpsc, oneshot};
 
-/// Names looked up at the same time.
-const LOOKUPS_MAX: usize = 128;
+/// Patience with the first question for a name. Most answers come in a fraction of it; the others are asked for
+/// again, and then waited for as long as the settings say.
+const FIRST_PATIENCE: Duration = Duration::from_secs(1);
 /// Suspect addresses tried at the same time, and the longest wait for one.
 const PROBES_MAX: usize = 64;
 const PROBE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -80,6 +81,8 @@ pub(super) struct Surroundings {
     /// Longest time without any progress in writing to a spider.
     pub(super) stall_max: Duration,
     pub(super) exit_when_done: bool,
+    /// Names looked up at the same time.
+    pub(super) lookups_max: usize,
 }
 
 /// The loop's state.
@@ -378,14 +381,16 @@ impl Hub {
     }
 
     fn look_up(&mut self) {
-        while self.lookups < LOOKUPS_MAX
+        while self.lookups < self.around.lookups_max
             && let Some(lookup) = self.scheduler.poll_lookup()
         {
             let (host, name) = (lookup.host, lookup.name.to_owned());
+            let patience = if lookup.first { FIRST_PATIENCE } else { Duration::MAX };
             let (resolver, events) = (Arc::clone(&self.around.resolver), self.around.events.clone());
             self.lookups += 1;
             self.around.rim.spawn(async move {
-                let resolution = resolver.resolve(&name).await;
+                let resolution = tokio::time::timeout(patience, resolver.resolve(&name)).await;
+                let resolution = resolution.unwrap_or(Resolution::Unavailable);
                 let _ = events.send(Event::Resolved(host, resolution)).await;
             });
         }
@@ -412,9 +417,17 @@ impl Hub {
         } else if now.since(self.silence.since) >= SILENCE_MAX {
             self.silence.since = now;
             let next_in = stats.next_timer.map(|at| at.since(now));
-            let (waiting, benched, unresolved) = (stats.waiting, stats.benched, stats.unresolved);
-            let spiders = stats.spiders;
-            tracing::info!(spiders, ?waiting, benched, unresolved, ?next_in, "nothing may go now");
+            tracing::info!(
+                next_in = next_in.map(|delay| format!("{:.1}s", delay.as_secs_f64())),
+                for_spider = stats.waiting.ready,
+                for_host = stats.waiting.host,
+                for_ip = stats.waiting.ip,
+                for_group = stats.waiting.group,
+                for_address = stats.unresolved,
+                for_time = stats.waiting_documents,
+                benched = stats.benched,
+                "nothing may go now; hosts wait"
+            );
         }
     }
 

@@ -33,6 +33,12 @@ use tokio::sync::mpsc;
 
 /// Events on their way to the hub.
 const EVENTS_MAX: usize = 1024;
+/// Open files asked of the system, and used if it says nothing.
+const FILES_WANTED: u64 = 65_536;
+const FILES_DEFAULT: u64 = 1024;
+/// One name looked up is at most this share of them: two questions, each sent up to three times, to more than one
+/// group of name servers; and spiders need some too.
+const FILES_PER_LOOKUP: usize = 16;
 /// Longest wait for the index to take the last reports.
 const CLOSE_MAX: Duration = Duration::from_secs(4);
 
@@ -89,6 +95,7 @@ pub fn run(settings: Settings) -> Result<(), ServerError> {
         token: settings.spider_token.as_ref().map(|secret| secret.expose().to_owned()),
         stall_max: settings.timeout_spider_status,
         exit_when_done: settings.exit_when_done,
+        lookups_max: raise_open_files() / FILES_PER_LOOKUP,
     };
     let hub = Hub::new(scheduler, surroundings, settings.seeds.is_empty());
     let signals = rim.block_on(async { Signals::catch() })?;
@@ -190,6 +197,12 @@ fn say_ready(listener: Option<&TcpListener>, http: Option<&TcpListener>) -> io::
     let mut out = io::stdout().lock();
     writeln!(out, "ready listen={} http={}", shown(listener)?, shown(http)?)?;
     out.flush()
+}
+
+/// As many open files as the system grants; bounded, so that what is derived from it is.
+fn raise_open_files() -> usize {
+    let files = rlimit::increase_nofile_limit(FILES_WANTED).unwrap_or(FILES_DEFAULT);
+    files.clamp(64, FILES_DEFAULT * 16) as usize
 }
 
 /// Compares without telling by its time where the difference is.
