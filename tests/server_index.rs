@@ -313,6 +313,25 @@ fn an_address_from_the_index_needs_no_name_server() {
 }
 
 #[test]
+fn names_that_nobody_answers_for_do_not_hold_up_the_others() {
+    let dns = DnsServer::answering(|asked| match asked.name.starts_with("dead") {
+        true => Reply::Silence,
+        false => Reply::ips(&["127.0.0.9"], 600),
+    });
+    let dead: Vec<String> = (0..900).map(|n| format!("{} http://dead{n}.test/", n + 100)).collect();
+    let (server, mut index, _door) = Setup::new()
+        .flag("dns", &dns.address().to_string())
+        .flag("dns-timeout", "60")
+        .flag("address-family", "ipv4")
+        .flag("queue-count", "2000")
+        .start_with_index();
+    let mut offers: Vec<&str> = dead.iter().map(String::as_str).collect();
+    offers.push("1 http://alive.test/");
+    index.offer(&offers);
+    assert_eq!(server.spider().work().doc, 1);
+}
+
+#[test]
 fn names_are_looked_up_and_names_that_do_not_exist_fail() {
     let dns = DnsServer::start();
     dns.set("here.test", Reply::ips(&["127.0.0.9"], 60));

@@ -2,7 +2,8 @@
 
 mod support;
 
-use std::net::{Shutdown, TcpListener};
+use std::io::Read;
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
 use support::lines::{DEADLINE, Door, GLANCE};
 use support::scripted_index::Index;
@@ -330,4 +331,17 @@ fn a_token_is_asked_for_except_for_being_alive() {
     }
     assert_eq!(server.get_with("/api/stats", &["Authorization: Bearer secret"]).0, 200);
     assert_eq!(server.get_with("/readyz", &["Authorization: Bearer secret"]).0, 200);
+}
+
+#[test]
+fn http_clients_that_say_nothing_are_let_go_and_stop_nobody() {
+    let server = Setup::new().start();
+    let idle: Vec<TcpStream> =
+        (0..100).map(|_| TcpStream::connect(server.http()).expect("a connection")).collect();
+    // They take all places; the crawl does not notice.
+    server.spider().idle(GLANCE);
+    idle[0].set_read_timeout(Some(DEADLINE)).expect("a socket");
+    (&idle[0]).read_to_end(&mut Vec::new()).expect("closed in time");
+    assert_eq!(server.get("/healthz").0, 200);
+    assert!(server.open_sockets() < 100);
 }
