@@ -3,7 +3,7 @@
 //! A queue is a chain of small chunks in a store that all queues share; a record is a header, the
 //! document's id and the URL's tail, and may lie across chunks. So a queued URL costs its tail and
 //! a few bytes, a queue wastes half a chunk on average, and nothing is ever moved when a queue grows.
-//! Chunks that run empty are used again by any queue; they are not given back to the system.
+//! Chunks that run empty are used again by any queue; when all are empty, they are given back to the system.
 
 use crate::ids::DocId;
 use crate::url::{Scheme, Tail};
@@ -29,6 +29,8 @@ const _: () = assert!(PAYLOAD <= u8::MAX as usize);
 pub struct UrlStore {
     segments: Vec<Vec<Chunk>>,
     free: Option<u32>,
+    /// Chunks in use.
+    used: usize,
 }
 
 /// One host's URLs, first in first out. Empty and free of charge by default. Must be emptied with
@@ -199,9 +201,21 @@ impl UrlStore {
         }
         self.chunk(old).next = self.free.unwrap_or(NIL);
         self.free = Some(old);
+        self.used -= 1;
+        if self.used == 0 {
+            self.start_over();
+        }
+    }
+
+    /// Nothing is queued: keeps one segment, so that a queue that empties now and then costs nothing.
+    fn start_over(&mut self) {
+        self.segments.truncate(1);
+        self.segments.iter_mut().for_each(Vec::clear);
+        self.free = None;
     }
 
     fn allocate(&mut self) -> u32 {
+        self.used += 1;
         if let Some(id) = self.free {
             let chunk = self.chunk(id);
             let next = std::mem::replace(&mut chunk.next, NIL);
@@ -313,6 +327,27 @@ mod tests {
             }
         }
         assert_eq!(store.segments.len(), 1);
+    }
+
+    #[test]
+    fn what_was_needed_once_is_given_back_when_all_is_empty() {
+        let mut store = UrlStore::default();
+        let mut url = QueuedUrl::default();
+        let mut queues = [UrlQueue::default(), UrlQueue::default()];
+        for doc in 0..100_000 {
+            store.push(
+                &mut queues[doc as usize % 2],
+                DocId(doc),
+                Tail { scheme: Scheme::Http, rest: "/page" },
+            );
+        }
+        assert!(store.segments.len() > 1);
+        store.clear(&mut queues[0]);
+        assert!(store.segments.len() > 1, "one queue still needs them");
+        while store.pop(&mut queues[1], &mut url) {}
+        assert_eq!((store.segments.len(), store.bytes()), (1, SEGMENT * CHUNK));
+        store.push(&mut queues[0], DocId(7), Tail { scheme: Scheme::Http, rest: "/again" });
+        assert!(store.pop(&mut queues[0], &mut url) && url.doc == DocId(7));
     }
 
     #[test]
