@@ -338,7 +338,7 @@ mod tests {
             store.push(
                 &mut queues[doc as usize % 2],
                 DocId(doc),
-                Tail { scheme: Scheme::Http, rest: "/page" },
+                Tail { scheme: Scheme::Http, rest: "/a/page/of/some/length" },
             );
         }
         assert!(store.segments.len() > 1);
