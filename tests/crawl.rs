@@ -271,11 +271,11 @@ impl Owed {
 }
 
 #[test]
-fn two_thousand_new_hosts_ask_a_bounded_number_of_questions_at_once() {
-    const HOSTS: usize = 2000;
+fn three_thousand_new_hosts_ask_a_bounded_number_of_questions_at_once() {
+    const HOSTS: usize = 3000;
     const DELAY: Duration = Duration::from_millis(60);
-    /// 128 names, A and AAAA of each.
-    const QUESTIONS_MAX: usize = 256;
+    /// 1024 names, A and AAAA of each.
+    const QUESTIONS_MAX: usize = 2048;
     let owed: Arc<Mutex<Owed>> = Arc::default();
     let names = DnsServer::answering({
         let owed = Arc::clone(&owed);
