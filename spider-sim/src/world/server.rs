@@ -134,8 +134,9 @@ impl World {
     }
 
     pub(super) fn offer(&mut self, list: Vec<Candidate>, last: bool) {
+        // What has ended meanwhile, be it in this instant, would be another crawl of it.
+        self.report();
         for mut candidate in list {
-            // What has ended meanwhile would be another crawl of it.
             if self.ledger.is_reported(candidate.doc) {
                 continue;
             }
