@@ -134,6 +134,15 @@ impl Gate {
         Duration::from_micros(self.gap_micros)
     }
 
+    /// Another gap from now on; a longer one also holds for the send that was last.
+    pub(super) fn set_gap(&mut self, gap: Duration) {
+        let before = std::mem::replace(&mut self.gap_micros, micros_rounded_up(gap));
+        if self.opens_at != Instant::ZERO && self.opens_at != Instant::FAR {
+            let longer = self.gap_micros.saturating_sub(before);
+            self.opens_at = self.opens_at + Duration::from_micros(longer);
+        }
+    }
+
     pub(super) fn closed(&self, now: Instant) -> Option<Closed> {
         let limit = self.limit();
         if self.in_flight >= limit && limit > 0 {
@@ -160,11 +169,9 @@ impl Gate {
         }
     }
 
-    /// That line is written: the gap counts from now.
+    /// That line is written: the gap counts from now, also one that becomes known later.
     pub(super) fn stamp(&mut self, now: Instant) {
-        if self.gap_micros > 0 {
-            self.opens_at = now + self.gap();
-        }
+        self.opens_at = now + self.gap();
     }
 
     /// One less in flight.
@@ -279,6 +286,20 @@ mod tests {
         gate.stamp(at(500));
         assert_eq!(gate.closed(at(599)), Some(Closed::Until(at(600), Why::Gap)));
         assert_eq!(gate.closed(at(600)), None);
+    }
+
+    #[test]
+    fn a_longer_gap_holds_at_once_and_a_shorter_one_from_the_next_send() {
+        let mut gate = gate(9, 100);
+        gate.enter();
+        gate.stamp(at(500));
+        gate.set_gap(Duration::from_micros(300));
+        assert_eq!(gate.closed(at(799)), Some(Closed::Until(at(800), Why::Gap)));
+        gate.set_gap(Duration::from_micros(10));
+        assert_eq!(gate.closed(at(799)), Some(Closed::Until(at(800), Why::Gap)));
+        gate.enter();
+        gate.stamp(at(800));
+        assert_eq!(gate.closed(at(810)), None);
     }
 
     #[test]

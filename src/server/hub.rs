@@ -14,7 +14,7 @@ use indexmap::{IndexMap, IndexSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use tokio::net::TcpStream;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 
 /// Patience with the first question for a name. Most answers come in a fraction of it; the others are asked for
 /// again, and then waited for as long as the settings say.
@@ -50,8 +50,8 @@ pub(super) enum Event {
     Added,
     /// All seeds have reached the index.
     Seeded,
-    /// Somebody asks how things stand.
-    Stats(oneshot::Sender<ServerStats>),
+    /// Somebody wants something done between two turns.
+    Call(Box<dyn FnOnce(&mut Hub) + Send>),
     /// Stop.
     Stop,
 }
@@ -271,9 +271,7 @@ impl Hub {
                 self.seeded = true;
                 self.done = Doneness::Busy;
             }
-            Event::Stats(reply) => {
-                let _ = reply.send(self.stats());
-            }
+            Event::Call(task) => task(self),
             Event::Stop => {}
         }
     }
@@ -284,7 +282,7 @@ impl Hub {
         self.scheduler.handle_index_news();
     }
 
-    fn stats(&self) -> ServerStats {
+    pub(super) fn stats(&self) -> ServerStats {
         let (now, index) = (self.now(), self.around.index.counters());
         ServerStats {
             scheduler: self.scheduler.stats(),
