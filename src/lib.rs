@@ -5,8 +5,9 @@
 //! 1. [`index`]: documents come from here, as candidates, and their reports go back;
 //! 2. [`scheduler`]: queues, gates and leases; decides, and knows neither clock nor socket;
 //! 3. [`hostdb`]: names, addresses and their health;
-//! 4. [`wire`]: the line protocol that spiders speak, without sockets;
-//! 5. [`server`]: all tasks and sockets.
+//! 4. [`robots`]: permission;
+//! 5. [`wire`]: the line protocol that spiders speak, without sockets;
+//! 6. [`server`]: all tasks and sockets.
 //!
 //! Beside the path: [`settings`], and the small words that all of them share: [`time`],
 //! [`ids`], [`url`], [`document`], [`url_queue`].
@@ -17,6 +18,7 @@ pub mod hostdb;
 pub mod ids;
 pub mod index;
 pub mod logs;
+pub mod robots;
 pub mod scheduler;
 pub mod server;
 pub mod settings;
