@@ -141,7 +141,7 @@ fn nothing_said_is_everything_allowed() {
     assert_eq!(Rules::everything_allowed().verdict("/"), Verdict::Allowed);
 }
 
-/// A file with `before` in front of a line that begins `at` this byte.
+/// A file whose last line begins `at` this byte.
 fn with_line_at(at: usize, line: &str) -> Vec<u8> {
     let mut body = b"User-agent: *\nDisallow: /first\n".to_vec();
     body.resize(at - 1, b'#');
@@ -169,7 +169,32 @@ fn the_limit_counts_whole_lines() {
 }
 
 /// What the other parser gets wrong, by case: it is asked for a second opinion, not believed.
-const ROBOTXT_ERRORS: &[&str] = &[];
+const ROBOTXT_ERRORS: &[&str] = &[
+    // Names of agents are compared whole, with version and all.
+    "agent-version-is-of-no-matter",
+    "agent-with-digits",
+    // A Crawl-delay ends the list of agents.
+    "crawl-delay-apart",
+    "crawl-delay-does-not-split-a-group",
+    // A rule that begins with no slash is given one; so is `$`.
+    "dollar-alone",
+    // A `$` in the middle, and `%24` and `%2A`, are wildcards.
+    "dollar-in-the-middle",
+    // Names again, and stars with something behind.
+    "google-agent-up-to-first-space",
+    "google-star-with-words",
+    // A line with NUL is left out.
+    "nul-bytes",
+    "rfc-encoded-specials-are-literal",
+    // The RFC's own row on reserved characters in queries is not there.
+    "rfc-encoding-reserved-in-query",
+    "rfc-encoding-reserved-in-query-of-rule",
+    "rules-without-a-slash",
+    "star-with-letters-is-nobody",
+    // UTF-16 is not read.
+    "utf-16-big-endian",
+    "utf-16-little-endian",
+];
 
 #[test]
 fn another_parser_differs_only_where_it_is_known_to_be_wrong() {
@@ -296,7 +321,7 @@ const LINES: &[&str] = &[
 ];
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 2_000, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 512, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
     fn the_matcher_agrees_with_the_dull_one(

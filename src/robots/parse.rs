@@ -1,12 +1,14 @@
 //! The lines of a robots.txt, and which of them are for us (RFC 9309, 2.2.1).
 //!
 //! Read as the parsers of the large search engines read it: no line is an error, the usual misspellings are
-//! understood, and a group ends only where a User-agent follows a rule. Other lines, as Crawl-delay, neither begin
-//! nor end one, and are said to all agents of their group.
+//! understood, and a group ends only where a User-agent follows a rule. Other lines neither begin nor end one.
+//!
+//! So a Crawl-delay, which the RFC does not know, can stand among the agents of one group. It is said to all that are
+//! named before it, and to those behind it up to a blank line: what people part by one they mean to be apart.
 
 use super::BODY_MAX;
 use super::delay::{crawl_delay, request_rate};
-use super::pattern::normal_pattern;
+use super::pattern::{head_len, normal_pattern};
 use std::borrow::Cow;
 
 /// What the file says to us.
@@ -23,6 +25,8 @@ pub(super) struct Line {
     pub(super) number: u32,
     pub(super) allow: bool,
     pub(super) pattern: String,
+    /// How much of the pattern stands before its first wildcard.
+    pub(super) head: usize,
 }
 
 /// Reads the whole file for `product`.
@@ -32,7 +36,9 @@ pub(super) fn parse(body: &[u8], product: &str) -> Said {
     let mut number = 0;
     for line in lines(whole_lines(&text)) {
         number += 1;
-        if let Some((key, value)) = key_and_value(line) {
+        if trim(line).is_empty() {
+            reader.handle_blank();
+        } else if let Some((key, value)) = key_and_value(line) {
             reader.read(number, &key, value);
         }
     }
@@ -167,8 +173,10 @@ struct Groups {
 
 struct Reader<'a> {
     product: &'a [u8],
-    /// The next User-agent begins another group.
-    rules_seen: bool,
+    /// The next User-agent begins another group. So does the first of all.
+    closed: bool,
+    /// The delay that was said to this group, for the agents that are still to be named.
+    delay: Option<u64>,
     ours: Groups,
     everyones: Groups,
     sitemaps: Vec<String>,
@@ -177,7 +185,7 @@ struct Reader<'a> {
 impl<'a> Reader<'a> {
     fn new(product: &'a [u8]) -> Self {
         let (ours, everyones) = (Groups::default(), Groups::default());
-        Reader { product, rules_seen: false, ours, everyones, sitemaps: Vec::new() }
+        Reader { product, closed: true, delay: None, ours, everyones, sitemaps: Vec::new() }
     }
 
     fn read(&mut self, number: u32, key: &Key, value: &[u8]) {
@@ -193,31 +201,39 @@ impl<'a> Reader<'a> {
     }
 
     fn handle_agent(&mut self, name: &[u8]) {
-        if std::mem::take(&mut self.rules_seen) {
+        if std::mem::take(&mut self.closed) {
+            self.delay = None;
             self.ours.open = false;
             self.everyones.open = false;
         }
         if name == b"*" || (name.starts_with(b"*") && is_blank(name[1])) {
-            self.everyones.begin();
+            self.everyones.begin(self.delay);
         } else if !self.product.is_empty() && product_token(name).eq_ignore_ascii_case(self.product) {
-            self.ours.begin();
+            self.ours.begin(self.delay);
         }
     }
 
     fn handle_rule(&mut self, number: u32, allow: bool, value: &[u8]) {
-        self.rules_seen = true;
+        self.closed = true;
         // An empty value is no rule, but ends the list of agents as one.
         if value.is_empty() {
             return;
         }
         for groups in [&mut self.ours, &mut self.everyones] {
             if groups.open {
-                groups.rules.push(Line { number, allow, pattern: normal_pattern(value) });
+                let pattern = normal_pattern(value);
+                let head = head_len(&pattern);
+                groups.rules.push(Line { number, allow, pattern, head });
             }
         }
     }
 
+    fn handle_blank(&mut self) {
+        self.delay = None;
+    }
+
     fn handle_delay(&mut self, delay: Option<u64>) {
+        self.delay = self.delay.max(delay);
         for groups in [&mut self.ours, &mut self.everyones] {
             if groups.open {
                 groups.delay = groups.delay.max(delay);
@@ -232,8 +248,9 @@ impl<'a> Reader<'a> {
 }
 
 impl Groups {
-    fn begin(&mut self) {
+    fn begin(&mut self, delay: Option<u64>) {
         self.open = true;
         self.found = true;
+        self.delay = self.delay.max(delay);
     }
 }
