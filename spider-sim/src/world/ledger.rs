@@ -8,6 +8,7 @@
 use super::fault::{Fault, Faults};
 use crate::audit::{GateLimit, Grouping, Kind};
 use crate::violation::GateKey;
+use crate::wait::RETRY_AFTER_MAX;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -190,7 +191,7 @@ impl Ledger {
         if let (Outcome::Status(429 | 503), Some(wait)) = (done.outcome, done.retry_after) {
             let first = |kind| send.gates.iter().find(|key| Kind::of(key) == kind);
             if let Some(holder) = first(Kind::Group).or_else(|| first(Kind::Host)) {
-                self.close(holder, now + wait);
+                self.close(holder, now + wait.min(RETRY_AFTER_MAX));
             }
         }
     }
