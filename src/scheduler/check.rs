@@ -34,10 +34,13 @@ impl Scheduler {
     /// - L7: no slot is free while a host waits for one.
     /// - L8: a spider counts exactly the leases that are with it.
     /// - L9: an address knows its hosts and what is pending for them; the reject lists agree.
-    /// - L10: a host with work and without an address is being asked for, or is on its way out.
+    /// - L10: a host with work and without an address is being asked for, or is on its way out, or is stopped.
+    /// - L11: a host that an operator has stopped stands in no line, and in a slot only for what is in flight; one
+    ///   that stands aside is stopped, or its time has come.
     pub fn check(&self, now: Instant) -> Result<(), String> {
         self.check_gates(now)?;
         self.check_hosts()?;
+        self.check_orders(now)?;
         self.check_slots()?;
         self.check_clocks()?;
         self.check_spiders()?;
@@ -93,7 +96,8 @@ impl Scheduler {
             count.0 += 1;
             count.1 += u32::from(lease.flight().is_some());
         }
-        let (mut pending, mut in_slots, mut idle, mut leftover, mut unresolved) = (0, 0, 0, 0, 0);
+        let (mut pending, mut in_slots, mut unresolved) = (0, 0, 0);
+        let (mut idle, mut leftover, mut stopped) = (0, 0, 0);
         for (id, host) in self.hosts.table.iter() {
             let counted = leases.get(&id).copied().unwrap_or((0, 0));
             law!("L2", (host.leases, host.in_flight) == counted, "{id:?} has {counted:?} leases");
@@ -102,6 +106,7 @@ impl Scheduler {
             match host.place {
                 Place::Idle => idle += 1,
                 Place::Leftover => leftover += 1,
+                Place::Stopped => stopped += 1,
                 Place::Benched => law!("L3", host.in_flight == 0, "{id:?} is benched in flight"),
                 Place::Slot(slot) => {
                     in_slots += self.share_in_slot(id);
@@ -115,18 +120,43 @@ impl Scheduler {
             let hopeless = host.ip.is_none() && host.place != Place::Idle && host.has_sendable();
             law!(
                 "L10",
-                !hopeless || host.draining || host.question != Question::No,
+                !hopeless || host.draining || host.question != Question::No || host.stopped,
                 "{id:?} is not asked for"
             );
         }
         law!("L2", (pending, in_slots) == (self.pending, self.in_slots), "counted {pending}, {in_slots}");
         let lists = (self.idle_hosts, self.leftover_hosts);
         law!("L2", (idle, leftover) == lists, "{idle} idle, {leftover} in the leftover");
+        law!("L2", stopped == self.stopped_hosts, "{stopped} stopped");
         let docs = self.pending_docs.as_ref().map(|docs| docs.len() as u64);
         law!("L2", docs.is_none_or(|docs| docs == pending), "{docs:?} ids for {pending} documents");
         law!("L10", unresolved == self.unresolved, "{unresolved} questions, not {}", self.unresolved);
         let waits = !self.leftover.is_empty() && self.slots.free_count() > 0;
         law!("L7", !waits, "a slot is free while hosts wait");
+        Ok(())
+    }
+
+    fn check_orders(&self, now: Instant) -> Result<(), String> {
+        for (id, host) in self.hosts.table.iter() {
+            let until = self.stopped_until(now, id);
+            match host.place {
+                Place::Stopped => {
+                    let due = self.host_timers.at(id).is_some_and(|at| at <= now);
+                    law!("L11", until.is_some() || due, "{id:?} stands aside for nothing");
+                    let timer = self.host_timers.at(id).unwrap_or(Instant::FAR);
+                    law!("L11", until.is_none_or(|until| timer <= until), "{id:?} stays aside");
+                }
+                Place::Slot(slot) if until.is_some() => {
+                    law!("L11", self.slots[slot].wait == Wait::Parked, "{id:?} is stopped and in a line");
+                    law!("L11", host.in_flight > 0, "{id:?} is stopped and keeps its slot");
+                }
+                Place::Idle | Place::Leftover | Place::Benched | Place::Slot(_) => {
+                    law!("L11", until.is_none() || host.pending() == 0, "{id:?} is stopped and waits");
+                }
+            }
+            let noted = host.stopped || self.orders.stopped(now).all(|name| *name != *host.name);
+            law!("L11", noted, "{id:?} does not know that it is stopped");
+        }
         Ok(())
     }
 
@@ -149,7 +179,8 @@ impl Scheduler {
             };
             let entry = &self.hosts[host];
             law!("L3", entry.place == Place::Slot(id), "{id:?} has {host:?} at {:?}", entry.place);
-            let reason = !entry.has_sendable() || entry.draining || entry.question != Question::No;
+            let reason =
+                !entry.has_sendable() || entry.draining || entry.question != Question::No || entry.stopped;
             law!("L4", slot.wait != Wait::Parked || reason, "{id:?} is parked for nothing");
             law!("L4", slot.woken_by.is_none() || slot.wait == Wait::Ready, "{id:?} woken, not ready");
         }

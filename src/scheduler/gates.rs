@@ -134,12 +134,12 @@ impl Gate {
         Duration::from_micros(self.gap_micros)
     }
 
-    /// Another gap from now on; a longer one also holds for the send that was last.
+    /// Another gap from now on, counted from the send that was last.
     pub(super) fn set_gap(&mut self, gap: Duration) {
         let before = std::mem::replace(&mut self.gap_micros, micros_rounded_up(gap));
         if self.opens_at != Instant::ZERO && self.opens_at != Instant::FAR {
-            let longer = self.gap_micros.saturating_sub(before);
-            self.opens_at = self.opens_at + Duration::from_micros(longer);
+            let sent = Instant::from_micros(self.opens_at.as_micros().saturating_sub(before));
+            self.stamp(sent);
         }
     }
 
@@ -289,17 +289,17 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_gap_holds_at_once_and_a_shorter_one_from_the_next_send() {
+    fn another_gap_holds_at_once_and_counts_from_the_last_send() {
         let mut gate = gate(9, 100);
         gate.enter();
         gate.stamp(at(500));
         gate.set_gap(Duration::from_micros(300));
         assert_eq!(gate.closed(at(799)), Some(Closed::Until(at(800), Why::Gap)));
         gate.set_gap(Duration::from_micros(10));
-        assert_eq!(gate.closed(at(799)), Some(Closed::Until(at(800), Why::Gap)));
-        gate.enter();
-        gate.stamp(at(800));
-        assert_eq!(gate.closed(at(810)), None);
+        assert_eq!(gate.closed(at(509)), Some(Closed::Until(at(510), Why::Gap)));
+        assert_eq!(gate.closed(at(510)), None);
+        gate.set_gap(Duration::from_micros(300));
+        assert_eq!(gate.closed(at(799)), Some(Closed::Until(at(800), Why::Gap)), "to and fro adds nothing");
     }
 
     #[test]

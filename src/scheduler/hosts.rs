@@ -36,6 +36,8 @@ pub(super) struct Host {
     pub(super) draining: bool,
     /// On the list of hosts whose slot is full.
     pub(super) full: bool,
+    /// An operator has stopped it, and may have to be asked whether that is over.
+    pub(super) stopped: bool,
 }
 
 /// Where a host stands.
@@ -47,6 +49,8 @@ pub(super) enum Place {
     Leftover,
     /// Cannot send for a while, and lets others have the slot.
     Benched,
+    /// An operator lets nothing be sent to it.
+    Stopped,
     /// Has a slot.
     Slot(SlotId),
 }
@@ -77,7 +81,7 @@ impl Host {
     pub(super) fn slot(&self) -> Option<SlotId> {
         match self.place {
             Place::Slot(slot) => Some(slot),
-            Place::Idle | Place::Leftover | Place::Benched => None,
+            Place::Idle | Place::Leftover | Place::Benched | Place::Stopped => None,
         }
     }
 }
@@ -116,6 +120,7 @@ impl Hosts {
             asked_first: Instant::ZERO,
             draining: false,
             full: false,
+            stopped: false,
         });
         let hash = self.hasher.hash_one(name);
         let Hosts { table, by_name, hasher } = self;

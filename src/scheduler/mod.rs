@@ -23,6 +23,7 @@ mod hosts;
 mod leases;
 mod lists;
 mod names;
+mod orders;
 mod places;
 mod send;
 mod slots;
@@ -38,6 +39,7 @@ pub use gates::{Closed, GateOwner, Pace, Trial, Why};
 pub use groups::{GroupRule, IpRange};
 pub use health::Trying;
 pub use names::Lookup;
+pub use orders::{ORDERS_MAX, Order, Standing, TooManyOrders};
 pub use send::Work;
 pub use slots::Lines;
 pub use stats::{Counters, Stats};
@@ -56,6 +58,7 @@ use hashbrown::HashSet;
 use hosts::Hosts;
 use leases::Leases;
 use lists::{Links, List};
+use orders::Orders;
 use slots::Slots;
 use spiders::Spiders;
 use std::collections::VecDeque;
@@ -168,6 +171,9 @@ pub struct Scheduler {
     idle: List,
     idle_hosts: usize,
     benched: usize,
+    orders: Orders,
+    /// Hosts with work that an operator has stopped.
+    stopped_hosts: usize,
     /// Hosts with a question that is not answered.
     unresolved: u64,
     /// When a name server last answered anything.
@@ -234,6 +240,8 @@ impl Scheduler {
             idle: List::default(),
             idle_hosts: 0,
             benched: 0,
+            orders: Orders::default(),
+            stopped_hosts: 0,
             unresolved: 0,
             last_answer: Instant::ZERO,
             errand_links: Links::default(),

@@ -31,7 +31,7 @@ impl Scheduler {
     /// [`Scheduler::handle_written`].
     #[must_use]
     pub fn poll_send(&mut self, now: Instant) -> Option<Work<'_>> {
-        if !self.spiders.any_room() {
+        if self.orders.all_paused || !self.spiders.any_room() {
             return None;
         }
         while let Some(slot) = self.slots.ready.front::<SlotId>() {
@@ -139,7 +139,10 @@ impl Scheduler {
             return;
         }
         let entry = &self.hosts[host];
-        if entry.draining || !entry.has_sendable() || !self.has_address(now, host) {
+        if entry.draining || !entry.has_sendable() || self.stopped_until(now, host).is_some() {
+            return;
+        }
+        if !self.has_address(now, host) {
             return;
         }
         let Some(gates) = self.gate_set(host) else { return };

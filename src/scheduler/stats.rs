@@ -58,6 +58,10 @@ pub struct Stats {
     pub waiting: Lines,
     /// Hosts with work that have given up their slot because they cannot send for a while.
     pub benched: u64,
+    /// Hosts with work that an operator has stopped.
+    pub stopped: u64,
+    /// An operator has stopped everything.
+    pub paused: bool,
     /// Documents that wait for their time: for a retry, or because the index said so.
     pub waiting_documents: u64,
     /// Hosts whose address is being asked for.
@@ -82,6 +86,8 @@ impl Scheduler {
             addresses: self.ips.table.len() as u64,
             waiting: self.slots.lines,
             benched: self.benched as u64,
+            stopped: self.stopped_hosts as u64,
+            paused: self.orders.all_paused,
             waiting_documents: self.leases.waits.len() as u64,
             unresolved: self.unresolved,
             next_timer: self.deadline(),

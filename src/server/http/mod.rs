@@ -1,5 +1,6 @@
 //! The HTTP interface.
 
+mod control;
 mod guard;
 mod stats;
 
@@ -53,6 +54,7 @@ pub(super) async fn serve(listener: TcpListener, events: mpsc::Sender<Event>, to
         .route("/healthz", get(|| async { Json(json!({"status": "alive"})) }))
         .route("/readyz", get(ready))
         .route("/api/stats", get(stats::stats))
+        .merge(control::routes())
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async {
             refuse(StatusCode::METHOD_NOT_ALLOWED, "not with this method")

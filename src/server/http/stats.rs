@@ -46,7 +46,9 @@ pub(super) async fn stats(State(desk): Shared) -> Response {
             "address": now.unresolved,
             "time": now.waiting_documents,
             "benched": now.benched,
+            "stopped": now.stopped,
         },
+        "paused": now.paused,
         "urls_per_sec": stats.urls_per_sec,
         "uptime": stats.uptime.as_secs_f64(),
     }))

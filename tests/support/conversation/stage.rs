@@ -3,6 +3,7 @@
 //!
 //! Not here: sockets, threads, any clock, and any copy of what the server decides.
 
+use super::operator;
 use super::script::seconds;
 use bytes::BytesMut;
 use std::collections::BTreeMap;
@@ -86,6 +87,7 @@ impl Stage {
         match who {
             "index" => self.index_says(text),
             "dns" => self.name_server_says(text),
+            "operator" => operator::obey(&mut self.scheduler, self.now, text),
             _ => self.spider_says(who, text),
         }
     }
@@ -322,6 +324,8 @@ fn count(stats: &Stats, name: &str) -> Option<u64> {
         "lookups" => stats.counters.lookups,
         "addresses_down" => stats.counters.addresses_down,
         "holds" => stats.counters.holds,
+        "benched" => stats.benched,
+        "stopped" => stats.stopped,
         _ => return None,
     })
 }
