@@ -8,7 +8,9 @@ use std::net::{IpAddr, Ipv4Addr};
 use urlserver::document::{Candidate, Done, End, FailReason, Outcome};
 use urlserver::hostdb::Resolution;
 use urlserver::ids::{DocId, HostId, SpiderId, TransId};
-use urlserver::scheduler::{Admission, Config, GroupRule, IpRange, Pace, Scheduler, Trial, Trying};
+use urlserver::scheduler::{
+    Admission, Config, GroupRule, IpRange, Order, Pace, Scheduler, Token, Trial, Trying,
+};
 use urlserver::time::{Duration, Instant};
 use urlserver::url::Url;
 
@@ -22,12 +24,27 @@ struct Send {
     born: Instant,
 }
 
+/// A reservation as the outside sees it.
+#[derive(Clone, Debug)]
+struct Reservation {
+    docs: Vec<DocId>,
+    keys: Vec<String>,
+    renewed: Instant,
+    born: Instant,
+}
+
 /// What the outside knows: a counter and a clock per key, and every document's fate.
 #[derive(Default)]
 struct Model {
     in_flight: BTreeMap<TransId, Send>,
     last_send: HashMap<String, Instant>,
     pending: BTreeSet<DocId>,
+    /// Reservations, each one in flight at its keys.
+    reserved: BTreeMap<u128, Reservation>,
+    /// Hosts that are stopped until then.
+    stops: BTreeMap<String, (bool, Instant)>,
+    delays: HashMap<String, Duration>,
+    all_paused: bool,
     ended: BTreeSet<DocId>,
 }
 
@@ -42,6 +59,7 @@ struct World {
     lookups: Vec<(HostId, String)>,
     probes: Vec<Trying>,
     next_doc: u64,
+    next_token: u128,
     hosts: u64,
     addresses: u64,
 }
@@ -85,6 +103,14 @@ fn config(rng: &mut fastrand::Rng) -> Config {
     }
 }
 
+/// All that a send to `host` at `ip` counts for.
+fn keys(config: &Config, host: &str, ip: IpAddr) -> Vec<String> {
+    let mut keys = vec![format!("host {host}"), format!("ip {ip}")];
+    keys.extend(ALIASED.contains(&host).then(|| "alias".into()));
+    keys.extend(config.groups[0].ranges[0].contains(ip).then(|| "group".into()));
+    keys
+}
+
 /// A factor for waits: some are so long that others get the slot meanwhile.
 fn long_now_and_then(rng: &mut fastrand::Rng) -> u64 {
     if rng.u8(..4) == 0 { 60 } else { 1 }
@@ -109,6 +135,7 @@ impl World {
             lookups: Vec::new(),
             probes: Vec::new(),
             next_doc: 1,
+            next_token: 1,
         }
     }
 
@@ -124,7 +151,10 @@ impl World {
             80..=84 => self.working(),
             85..=86 => self.nonsense(),
             87 => self.answer_probe(true),
-            88..=90 => self.choke(),
+            88..=89 => self.choke(),
+            90 => self.order(),
+            91 => self.reserve(),
+            92 => self.end_reservation(),
             _ => {
                 let millis = *self.rng.choice(&[1, 10, 100, 1000, 4000, 40_000]).unwrap();
                 let time = Duration::from_millis(self.rng.u64(..=millis));
@@ -141,21 +171,12 @@ impl World {
         }
         self.probes.extend(std::iter::from_fn(|| self.scheduler.poll_probe()));
         while let Some(work) = self.scheduler.poll_send(self.now) {
-            let mut keys = vec![format!("host {}", work.host), format!("ip {}", work.ip)];
-            if ALIASED.contains(&work.host) {
-                keys.push("alias".into());
-            }
-            if self.config.groups[0].ranges[0].contains(work.ip) {
-                keys.push("group".into());
-            }
+            let keys = keys(&self.config, work.host, work.ip);
             let send = Send { doc: work.doc, keys, spider: work.spider, status: self.now, born: self.now };
             let trans = work.trans;
             assert!(self.model.pending.contains(&send.doc), "{:?} is not pending", send.doc);
-            for key in &send.keys {
-                let count = self.busy().filter(|other| other.keys.contains(key)).count();
-                assert!(count < self.pace_of(key).concurrent as usize, "{key} at {:?}", self.now);
-            }
-            assert!(!self.busy().any(|other| other.doc == send.doc), "{:?} sent twice at once", send.doc);
+            self.check_pass(&send.keys);
+            assert!(!self.is_busy(send.doc), "{:?} sent twice at once", send.doc);
             self.unwritten.get_mut(&send.spider).unwrap().push((trans, send));
         }
         while let Some(report) = self.scheduler.poll_report(self.now) {
@@ -168,6 +189,36 @@ impl World {
         if let Err(broken) = self.scheduler.check(self.now) {
             panic!("{broken} at {:?}", self.now);
         }
+    }
+
+    /// Nothing but what is allowed passes: no limit, gap, order or reservation is against it.
+    fn check_pass(&self, keys: &[String]) {
+        assert!(!self.model.all_paused, "{keys:?} in spite of the pause");
+        for key in keys {
+            let reserved = self.model.reserved.values().filter(|other| other.keys.contains(key)).count();
+            let count = self.busy().filter(|other| other.keys.contains(key)).count() + reserved;
+            assert!(count < self.pace_of(key).concurrent as usize, "{key} at {:?}", self.now);
+            let gap = self.gap_of(key);
+            assert!(reserved == 0 || gap == Duration::ZERO, "{key} is reserved");
+            if let Some(&last) = self.model.last_send.get(key) {
+                assert!(self.now.since(last) >= gap, "{key}: {last:?} and {:?}", self.now);
+            }
+            if let Some(host) = key.strip_prefix("host ") {
+                assert_eq!(reserved, 0, "{host} is reserved");
+                let (paused, until) = self.model.stops.get(host).copied().unwrap_or_default();
+                assert!(!paused && until <= self.now, "{host} is stopped");
+            }
+        }
+    }
+
+    fn is_busy(&self, doc: DocId) -> bool {
+        self.busy().any(|other| other.doc == doc)
+            || self.model.reserved.values().any(|other| other.docs.contains(&doc))
+    }
+
+    fn gap_of(&self, key: &str) -> Duration {
+        let delay = key.strip_prefix("host ").and_then(|host| self.model.delays.get(host));
+        self.pace_of(key).gap.max(delay.copied().unwrap_or_default())
     }
 
     fn busy(&self) -> impl Iterator<Item = &Send> {
@@ -282,27 +333,10 @@ impl World {
 
     fn done(&mut self) {
         let Some((trans, spider)) = self.some_send() else { return };
-        let outcome = *self
-            .rng
-            .choice(&[
-                Outcome::Unsaid,
-                Outcome::Status(200),
-                Outcome::Status(404),
-                Outcome::Status(429),
-                Outcome::Status(503),
-                Outcome::Status(500),
-                Outcome::ConnectFailed,
-                Outcome::ConnectFailed,
-                Outcome::Timeout,
-                Outcome::DnsFailed,
-                Outcome::Aborted,
-            ])
-            .unwrap();
-        let long = long_now_and_then(&mut self.rng);
-        let retry_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(..2000) * long));
+        let done = self.outcome();
         self.model.in_flight.remove(&trans);
-        assert!(self.scheduler.handle_done(self.now, spider, trans, Done { outcome, retry_after }));
-        assert!(!self.scheduler.handle_done(self.now, spider, trans, Done { outcome, retry_after }), "twice");
+        assert!(self.scheduler.handle_done(self.now, spider, trans, done));
+        assert!(!self.scheduler.handle_done(self.now, spider, trans, done), "twice");
     }
 
     fn working(&mut self) {
@@ -324,6 +358,97 @@ impl World {
         }
     }
 
+    fn order(&mut self) {
+        if self.rng.u8(..5) == 0 {
+            self.model.all_paused = !self.model.all_paused;
+            return self.scheduler.handle_pause_all(self.model.all_paused);
+        }
+        let host = format!("h{}.example", self.rng.u64(..self.hosts + 1));
+        let stop = self.model.stops.entry(host.clone()).or_default();
+        let time = Duration::from_millis(self.rng.u64(..3000) * long_now_and_then(&mut self.rng));
+        let order = match self.rng.u8(..6) {
+            0 => Order::Pause,
+            1 | 2 => Order::Resume,
+            3 => Order::Block(time),
+            4 => Order::Block(Duration::ZERO),
+            _ => Order::Delay(if self.rng.bool() { time } else { Duration::ZERO }),
+        };
+        match order {
+            Order::Pause => stop.0 = true,
+            Order::Resume => stop.0 = false,
+            Order::Block(time) => stop.1 = self.now + time,
+            Order::Delay(time) => drop(self.model.delays.insert(host.clone(), time)),
+        }
+        self.scheduler.handle_order(self.now, &host, order).unwrap();
+    }
+
+    fn reserve(&mut self) {
+        let (token, urls) = (self.next_token, self.rng.u32(1..5));
+        let Some(reserved) = self.scheduler.poll_reservation(self.now, Token(token), urls) else { return };
+        self.next_token += 1;
+        let docs: Vec<DocId> = reserved.urls.iter().map(|url| url.doc).collect();
+        assert!(!docs.is_empty() && docs.len() <= urls as usize);
+        for &doc in &docs {
+            assert!(self.model.pending.contains(&doc) && !self.is_busy(doc), "{doc:?}");
+        }
+        let keys = keys(&self.config, &reserved.host, reserved.urls[0].ip);
+        self.check_pass(&keys);
+        let reservation = Reservation { docs, keys, renewed: self.now, born: self.now };
+        self.model.reserved.insert(token, reservation);
+    }
+
+    /// Renews or releases one, or tries to, with one that is gone.
+    fn end_reservation(&mut self) {
+        if self.next_token == 1 {
+            return;
+        }
+        let token = self.rng.u128(1..self.next_token);
+        if self.rng.bool() {
+            let renewed = self.scheduler.handle_renewed(self.now, Token(token));
+            assert_eq!(renewed.is_some(), self.model.reserved.contains_key(&token));
+            self.model.reserved.entry(token).and_modify(|reservation| reservation.renewed = self.now);
+            return;
+        }
+        let docs = self.model.reserved.get(&token).map(|reservation| reservation.docs.clone());
+        let mut outcomes = Vec::new();
+        for &doc in docs.iter().flatten() {
+            if self.rng.bool() {
+                outcomes.push((doc, self.outcome()));
+            }
+        }
+        let stray = (DocId(u64::MAX), Outcome::Unsaid.into());
+        assert!(self.scheduler.handle_released(self.now, Token(token), &[stray]).is_err());
+        let released = self.scheduler.handle_released(self.now, Token(token), &outcomes);
+        assert_eq!(released.is_ok(), docs.is_some());
+        self.forget_reservation(token);
+    }
+
+    fn forget_reservation(&mut self, token: u128) {
+        for key in self.model.reserved.remove(&token).into_iter().flat_map(|reservation| reservation.keys) {
+            self.model.last_send.insert(key, self.now);
+        }
+    }
+
+    fn outcome(&mut self) -> Done {
+        let outcomes = [
+            Outcome::Unsaid,
+            Outcome::Status(200),
+            Outcome::Status(404),
+            Outcome::Status(429),
+            Outcome::Status(503),
+            Outcome::Status(500),
+            Outcome::ConnectFailed,
+            Outcome::ConnectFailed,
+            Outcome::Timeout,
+            Outcome::DnsFailed,
+            Outcome::Aborted,
+        ];
+        let outcome = *self.rng.choice(&outcomes).unwrap();
+        let long = long_now_and_then(&mut self.rng);
+        let retry_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(..2000) * long));
+        Done { outcome, retry_after }
+    }
+
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(deadline) = self.scheduler.deadline().filter(|&deadline| deadline <= end) {
@@ -343,10 +468,25 @@ impl World {
         let (now, timeout) = (self.now, self.config.status_timeout);
         let max = self.config.lease_max.unwrap_or(Duration::MAX);
         self.model.in_flight.retain(|_, send| send.status + timeout > now && send.born + max > now);
+        let reserved = self.model.reserved.iter();
+        let over = reserved.filter(|(_, entry)| entry.renewed + timeout <= now || entry.born + max <= now);
+        for token in over.map(|(&token, _)| token).collect::<Vec<_>>() {
+            self.forget_reservation(token);
+        }
     }
 
     /// No more faults: everything must end.
     fn heal(&mut self) {
+        self.model.all_paused = false;
+        self.scheduler.handle_pause_all(false);
+        for (host, _) in std::mem::take(&mut self.model.stops) {
+            self.scheduler.handle_order(self.now, &host, Order::Resume).unwrap();
+            self.scheduler.handle_order(self.now, &host, Order::Block(Duration::ZERO)).unwrap();
+        }
+        for token in self.model.reserved.keys().copied().collect::<Vec<_>>() {
+            self.scheduler.handle_released(self.now, Token(token), &[]).unwrap();
+            self.forget_reservation(token);
+        }
         let spider = self.scheduler.handle_spider_connected();
         self.unwritten.insert(spider, Vec::new());
         for &spider in self.unwritten.keys() {

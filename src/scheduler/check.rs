@@ -5,7 +5,8 @@ use super::Scheduler;
 use super::addresses::Probe;
 use super::gates::{Closed, GateOwner};
 use super::hosts::{Place, Question};
-use super::leases::LeaseState;
+use super::leases::{Lease, LeaseState};
+use super::reservations::Reservation;
 use super::slots::{Lines, Wait};
 use crate::ids::{GateId, HostId, IpId, LeaseId, SlotId};
 use crate::time::Instant;
@@ -37,6 +38,8 @@ impl Scheduler {
     /// - L10: a host with work and without an address is being asked for, or is on its way out, or is stopped.
     /// - L11: a host that an operator has stopped stands in no line, and in a slot only for what is in flight; one
     ///   that stands aside is stopped, or its time has come.
+    /// - L12: a reservation counts as one in flight of its host, has its documents to itself and its timer set, and
+    ///   its host is in no line.
     pub fn check(&self, now: Instant) -> Result<(), String> {
         self.check_gates(now)?;
         self.check_hosts()?;
@@ -44,12 +47,14 @@ impl Scheduler {
         self.check_slots()?;
         self.check_clocks()?;
         self.check_spiders()?;
+        self.check_reservations()?;
         self.check_addresses()
     }
 
     fn check_gates(&self, now: Instant) -> Result<(), String> {
         let mut passed: HashMap<GateId, u32> = HashMap::new();
-        for flight in self.leases.table.iter().filter_map(|(_, lease)| lease.flight()) {
+        let reserved = self.reservations.table.iter().map(|(_, reservation)| &reservation.flight);
+        for flight in self.leases.table.iter().filter_map(|(_, lease)| lease.flight()).chain(reserved) {
             flight.gates.iter().for_each(|gate| *passed.entry(gate).or_default() += 1);
         }
         let woken = self.slots.iter().filter_map(|(id, slot)| Some((slot.woken_by?, id)));
@@ -95,6 +100,9 @@ impl Scheduler {
             let count = leases.entry(lease.host).or_default();
             count.0 += 1;
             count.1 += u32::from(lease.flight().is_some());
+        }
+        for (_, reservation) in self.reservations.table.iter() {
+            leases.entry(reservation.host).or_default().1 += 1;
         }
         let (mut pending, mut in_slots, mut unresolved) = (0, 0, 0);
         let (mut idle, mut leftover, mut stopped) = (0, 0, 0);
@@ -179,8 +187,11 @@ impl Scheduler {
             };
             let entry = &self.hosts[host];
             law!("L3", entry.place == Place::Slot(id), "{id:?} has {host:?} at {:?}", entry.place);
-            let reason =
-                !entry.has_sendable() || entry.draining || entry.question != Question::No || entry.stopped;
+            let reason = !entry.has_sendable()
+                || entry.draining
+                || entry.question != Question::No
+                || entry.stopped
+                || entry.reserved;
             law!("L4", slot.wait != Wait::Parked || reason, "{id:?} is parked for nothing");
             law!("L4", slot.woken_by.is_none() || slot.wait == Wait::Ready, "{id:?} woken, not ready");
         }
@@ -192,7 +203,7 @@ impl Scheduler {
         let by_age: Vec<LeaseId> = self.leases.age_links.iter(&self.leases.by_age).collect();
         let clocks = |id: &LeaseId| match self.leases[*id].state {
             LeaseState::Written { at, status, .. } => Some((at, status)),
-            LeaseState::Waiting | LeaseState::Front | LeaseState::Unwritten(_) => None,
+            LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved | LeaseState::Unwritten(_) => None,
         };
         let statuses: Vec<_> = by_status.iter().filter_map(clocks).map(|(_, status)| status).collect();
         let ages: Vec<_> = by_age.iter().filter_map(clocks).map(|(at, _)| at).collect();
@@ -208,7 +219,8 @@ impl Scheduler {
     }
 
     fn check_spiders(&self) -> Result<(), String> {
-        let mut total = 0;
+        let reserved = self.reservations.table.iter().map(|(_, reservation)| u64::from(reservation.count));
+        let mut total: u64 = reserved.sum();
         for (id, spider) in self.spiders.iter() {
             let sends: Vec<LeaseId> = self.leases.links.iter(&spider.sends).collect();
             law!("L8", sends.len() == spider.in_flight as usize, "{id:?} has {}", sends.len());
@@ -222,6 +234,31 @@ impl Scheduler {
             total += u64::from(spider.in_flight);
         }
         law!("L8", total == self.in_flight, "{total} in flight, counted {}", self.in_flight);
+        Ok(())
+    }
+
+    fn check_reservations(&self) -> Result<(), String> {
+        let mut docs = 0;
+        for (id, reservation) in self.reservations.table.iter() {
+            let Reservation { host, count, .. } = *reservation;
+            let entry = &self.hosts[host];
+            law!("L12", entry.reserved, "{host:?} does not know of {id:?}");
+            law!("L12", self.reservations.timers.at(id).is_some(), "{id:?} lasts for ever");
+            let slot = entry.slot().map(|slot| self.slots[slot].wait);
+            law!("L12", slot == Some(Wait::Parked), "{host:?} is reserved and at {slot:?}");
+            let leases: Vec<LeaseId> = self.leases.links.iter(&reservation.docs).collect();
+            law!("L12", leases.len() == count as usize, "{id:?} has {} documents", leases.len());
+            for lease in leases {
+                let Lease { host: owner, state, .. } = &self.leases[lease];
+                law!("L12", *owner == host && matches!(state, LeaseState::Reserved), "{lease:?} {state:?}");
+            }
+            docs += count as usize;
+        }
+        let reserved = |lease: &Lease| matches!(lease.state, LeaseState::Reserved);
+        let all = self.leases.table.iter().filter(|(_, lease)| reserved(lease)).count();
+        law!("L12", docs == all, "{all} documents are reserved, {docs} in reservations");
+        let hosts = self.hosts.table.iter().filter(|(_, host)| host.reserved).count();
+        law!("L12", hosts == self.reservations.table.len(), "{hosts} hosts are reserved");
         Ok(())
     }
 

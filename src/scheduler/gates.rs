@@ -130,7 +130,7 @@ impl Gate {
         }
     }
 
-    fn gap(&self) -> Duration {
+    pub(super) fn gap(&self) -> Duration {
         Duration::from_micros(self.gap_micros)
     }
 

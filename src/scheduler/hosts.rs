@@ -36,6 +36,8 @@ pub(super) struct Host {
     pub(super) draining: bool,
     /// On the list of hosts whose slot is full.
     pub(super) full: bool,
+    /// A worker has it to itself.
+    pub(super) reserved: bool,
     /// An operator has stopped it, and may have to be asked whether that is over.
     pub(super) stopped: bool,
 }
@@ -120,6 +122,7 @@ impl Hosts {
             asked_first: Instant::ZERO,
             draining: false,
             full: false,
+            reserved: false,
             stopped: false,
         });
         let hash = self.hasher.hash_one(name);

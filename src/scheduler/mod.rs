@@ -25,6 +25,7 @@ mod lists;
 mod names;
 mod orders;
 mod places;
+mod reservations;
 mod send;
 mod slots;
 mod spiders;
@@ -40,6 +41,7 @@ pub use groups::{GroupRule, IpRange};
 pub use health::Trying;
 pub use names::Lookup;
 pub use orders::{ORDERS_MAX, Order, Standing, TooManyOrders};
+pub use reservations::{ReleaseError, Reserved, ReservedUrl, Token};
 pub use send::Work;
 pub use slots::Lines;
 pub use stats::{Counters, Stats};
@@ -59,6 +61,7 @@ use hosts::Hosts;
 use leases::Leases;
 use lists::{Links, List};
 use orders::Orders;
+use reservations::Reservations;
 use slots::Slots;
 use spiders::Spiders;
 use std::collections::VecDeque;
@@ -213,6 +216,7 @@ pub struct Scheduler {
 
     slots: Slots,
     leases: Leases,
+    reservations: Reservations,
     spiders: Spiders,
     store: UrlStore,
     /// Documents that have not ended, unless the index keeps track.
@@ -270,6 +274,7 @@ impl Scheduler {
             group_gates,
             slots: Slots::new(config.queue_count, config.host.concurrent, first_generation),
             leases: Leases::default(),
+            reservations: Reservations::default(),
             spiders: Spiders::new(config.spider_window),
             store: UrlStore::default(),
             pending_docs: (!config.index_is_exact).then(HashSet::default),
@@ -282,6 +287,7 @@ impl Scheduler {
     /// When [`Scheduler::handle_timeout`] must be called at the latest.
     pub fn deadline(&self) -> Option<Instant> {
         let timers = [self.gates.timers.first(), self.leases.waits.first(), self.host_timers.first()];
+        let timers = timers.into_iter().chain([self.reservations.timers.first()]);
         let demand = self.wants_candidates().then_some(self.demand.not_before()).flatten();
         [self.lease_deadline(), demand].into_iter().chain(timers).flatten().min()
     }
@@ -297,6 +303,7 @@ impl Scheduler {
     /// that came in time counts, however late its clock is looked at.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.expire_leases(now);
+        self.expire_reservations(now);
         while let Some(lease) = self.leases.waits.pop_due(now) {
             self.end_wait(now, lease);
         }

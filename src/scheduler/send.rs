@@ -48,7 +48,7 @@ impl Scheduler {
         None
     }
 
-    fn may_go(&mut self, now: Instant, slot: SlotId, host: HostId) -> bool {
+    pub(super) fn may_go(&mut self, now: Instant, slot: SlotId, host: HostId) -> bool {
         debug_assert_eq!(self.slots[slot].wait, Wait::Ready);
         self.hosts[host].has_sendable()
             && !self.hosts[host].draining
@@ -78,7 +78,7 @@ impl Scheduler {
     }
 
     /// The next document of a host that has one.
-    fn take_lease(&mut self, host: HostId) -> LeaseId {
+    pub(super) fn take_lease(&mut self, host: HostId) -> LeaseId {
         if let Some(lease) = self.leases.links.pop_front(&mut self.hosts[host].front) {
             return lease;
         }
@@ -139,10 +139,10 @@ impl Scheduler {
             return;
         }
         let entry = &self.hosts[host];
-        if entry.draining || !entry.has_sendable() || self.stopped_until(now, host).is_some() {
+        if entry.draining || entry.reserved || !entry.has_sendable() {
             return;
         }
-        if !self.has_address(now, host) {
+        if self.stopped_until(now, host).is_some() || !self.has_address(now, host) {
             return;
         }
         let Some(gates) = self.gate_set(host) else { return };

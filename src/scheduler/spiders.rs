@@ -5,6 +5,9 @@ use crate::ids::{LeaseId, SpiderId};
 use crate::time::Instant;
 use indexmap::IndexMap;
 
+/// No connection: they are numbered from one.
+pub(super) const NOBODY: SpiderId = SpiderId(0);
+
 /// One connection.
 #[derive(Default)]
 pub(super) struct Spider {

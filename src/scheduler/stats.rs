@@ -33,6 +33,8 @@ pub struct Counters {
     pub addresses_down: u64,
     /// Holds after 429 or 503.
     pub holds: u64,
+    /// Hosts reserved by workers.
+    pub reservations: u64,
 }
 
 /// How things stand now.

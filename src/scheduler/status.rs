@@ -51,9 +51,26 @@ impl Scheduler {
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
         self.rest(now, &flight, now.since(written), went_well(done.outcome));
+        self.conclude(now, lease, &flight, written, done);
+        self.settle_all(now, &flight);
+        if is_refusal(done.outcome) {
+            self.make_way(now, flight.gates.holder());
+        }
+        true
+    }
+
+    /// What the end of a fetch that was `sent` then means for its address, its host and its document.
+    pub(super) fn conclude(
+        &mut self,
+        now: Instant,
+        lease: LeaseId,
+        flight: &Flight,
+        sent: Instant,
+        done: Done,
+    ) {
         let port = self.leases[lease].url.tail().port();
-        self.note_health(now, &flight, port, done.outcome);
-        self.note_refusal(now, &flight, written, done);
+        self.note_health(now, flight, port, done.outcome);
+        self.note_refusal(now, flight, sent, done);
         match done.outcome {
             Outcome::DnsFailed => {
                 self.distrust_name(now, self.leases[lease].host);
@@ -62,11 +79,6 @@ impl Scheduler {
             outcome if is_final(outcome) => self.finish(now, lease, End::Done(outcome)),
             outcome => self.retry(now, lease, FailReason::Outcome(outcome)),
         }
-        self.settle_all(now, &flight);
-        if is_refusal(done.outcome) {
-            self.make_way(now, flight.gates.holder());
-        }
-        true
     }
 
     /// A spider is still at it. False if it has no such send in flight.
@@ -99,7 +111,7 @@ impl Scheduler {
                     self.leases[lease].attempts -= 1;
                     flight.gates.iter().for_each(|gate| self.gates[gate].stamp(now));
                 }
-                LeaseState::Waiting | LeaseState::Front => {}
+                LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved => {}
             }
             self.send_again(now, lease);
             self.settle_all(now, &flight);
@@ -164,6 +176,7 @@ impl Scheduler {
             LeaseState::Written { .. }
             | LeaseState::Unwritten(_)
             | LeaseState::Waiting
+            | LeaseState::Reserved
             | LeaseState::Front => None,
         }
     }
@@ -184,7 +197,7 @@ impl Scheduler {
         self.in_flight -= 1;
     }
 
-    fn settle_all(&mut self, now: Instant, flight: &Flight) {
+    pub(super) fn settle_all(&mut self, now: Instant, flight: &Flight) {
         for gate in flight.gates.iter() {
             if self.gates.table.get(gate).is_some() {
                 self.settle(now, gate);
@@ -197,7 +210,7 @@ impl Scheduler {
     }
 
     /// The host, and its alias and group, rest after a fetch.
-    fn rest(&mut self, now: Instant, flight: &Flight, took: Duration, went_well: bool) {
+    pub(super) fn rest(&mut self, now: Instant, flight: &Flight, took: Duration, went_well: bool) {
         let rest = self.config.rest.after(took);
         self.gates[flight.gates.host].rest(now, rest, went_well);
         for gate in [flight.gates.alias, flight.gates.group].into_iter().flatten() {
@@ -260,10 +273,10 @@ fn is_final(outcome: Outcome) -> bool {
 }
 
 /// The web server asks to be left alone.
-fn is_refusal(outcome: Outcome) -> bool {
+pub(super) fn is_refusal(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Status(429 | 503))
 }
 
-fn went_well(outcome: Outcome) -> bool {
+pub(super) fn went_well(outcome: Outcome) -> bool {
     matches!(outcome, Outcome::Unsaid | Outcome::Status(100..=399))
 }

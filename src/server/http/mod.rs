@@ -2,6 +2,7 @@
 
 mod control;
 mod guard;
+mod reservations;
 mod stats;
 
 use super::hub::{Event, Hub};
@@ -55,6 +56,7 @@ pub(super) async fn serve(listener: TcpListener, events: mpsc::Sender<Event>, to
         .route("/readyz", get(ready))
         .route("/api/stats", get(stats::stats))
         .merge(control::routes())
+        .merge(reservations::routes())
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async {
             refuse(StatusCode::METHOD_NOT_ALLOWED, "not with this method")

@@ -8,6 +8,7 @@
 mod operator;
 mod script;
 mod stage;
+mod worker;
 
 use script::{Line, SEPARATOR, time_line};
 use stage::Stage;

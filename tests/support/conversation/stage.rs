@@ -5,6 +5,7 @@
 
 use super::operator;
 use super::script::seconds;
+use super::worker;
 use bytes::BytesMut;
 use std::collections::BTreeMap;
 use urlserver::hostdb::Resolution;
@@ -32,6 +33,10 @@ pub(super) struct Stage {
     lookups: BTreeMap<String, HostId>,
     /// What `T1`, `T2`, … stand for: sends in the order in which their lines were written.
     sends: Vec<TransId>,
+    /// Reservations so far.
+    reservations: u128,
+    /// What was answered at once.
+    answers: Vec<String>,
 }
 
 struct Spider {
@@ -62,6 +67,8 @@ impl Stage {
             spiders: BTreeMap::new(),
             lookups: BTreeMap::new(),
             sends: Vec::new(),
+            reservations: 0,
+            answers: Vec::new(),
         };
         stage.happen("index", "connects")?;
         Ok(stage)
@@ -87,6 +94,11 @@ impl Stage {
         match who {
             "index" => self.index_says(text),
             "dns" => self.name_server_says(text),
+            "worker" => {
+                let answer = worker::answer(&mut self.scheduler, &mut self.reservations, self.now, text)?;
+                self.answers.push(format!("worker< {answer}"));
+                Ok(())
+            }
             "operator" => operator::obey(&mut self.scheduler, self.now, text),
             _ => self.spider_says(who, text),
         }
@@ -129,7 +141,7 @@ impl Stage {
 
     /// Lets the server do all that can be done now, in the order of its own loop; what it said.
     pub(super) fn speak(&mut self) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut said = std::mem::take(&mut self.answers);
         loop {
             let before = said.len();
             self.take_index_events();
