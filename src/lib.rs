@@ -9,8 +9,8 @@
 //! 5. [`wire`]: the line protocol that spiders speak, without sockets;
 //! 6. [`server`]: all tasks and sockets.
 //!
-//! Beside the path: [`settings`], and the small words that all of them share: [`time`],
-//! [`ids`], [`url`], [`document`], [`url_queue`].
+//! Beside the path: [`settings`], [`politeness`] (what outlives the process), and the small words that all of them
+//! share: [`time`], [`ids`], [`url`], [`document`], [`url_queue`].
 
 pub mod cli;
 pub mod document;
@@ -18,6 +18,7 @@ pub mod hostdb;
 pub mod ids;
 pub mod index;
 pub mod logs;
+pub mod politeness;
 pub mod robots;
 pub mod scheduler;
 pub mod server;

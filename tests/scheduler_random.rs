@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/notebook.rs"]
+mod notebook;
+
+use notebook::Notebook;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 use urlserver::document::{Candidate, Done, End, FailReason, Outcome};
@@ -41,9 +45,15 @@ struct Model {
     pending: BTreeSet<DocId>,
     /// Reservations, each one in flight at its keys.
     reserved: BTreeMap<u128, Reservation>,
+    /// Hosts whose worker may go on after the server's death, until then.
+    orphans: Vec<(String, Instant)>,
+    urls: BTreeMap<DocId, Url>,
     /// Hosts that are stopped until then.
     stops: BTreeMap<String, (bool, Instant)>,
     delays: HashMap<String, Duration>,
+    /// The gaps that were left by the lives of the last sends: a delay that is ordered in a
+    /// later life counts from sends of that life.
+    legacy: HashMap<String, Duration>,
     all_paused: bool,
     ended: BTreeSet<DocId>,
 }
@@ -53,6 +63,7 @@ struct World {
     now: Instant,
     config: Config,
     scheduler: Scheduler,
+    notes: Notebook,
     model: Model,
     /// Lines decided on and not written yet, per spider in order.
     unwritten: BTreeMap<SpiderId, Vec<(TransId, Send)>>,
@@ -69,7 +80,7 @@ const ALIASED: [&str; 2] = ["h0.example", "h1.example"];
 fn config(rng: &mut fastrand::Rng) -> Config {
     let pace = |rng: &mut fastrand::Rng| Pace {
         concurrent: rng.u32(1..4),
-        gap: Duration::from_millis(*rng.choice(&[0, 0, 10, 500, 1000]).unwrap()),
+        gap: Duration::from_millis(*rng.choice(&[0, 0, 10, 500, 1000, 2500]).unwrap()),
     };
     let host = pace(rng);
     let group = |name: &str, hosts: &[&str], ranges: Vec<IpRange>, pace: Pace| GroupRule {
@@ -111,6 +122,20 @@ fn keys(config: &Config, host: &str, ip: IpAddr) -> Vec<String> {
     keys
 }
 
+fn pace_of(config: &Config, key: &str) -> Pace {
+    match key.split(' ').next().unwrap() {
+        "host" => config.host,
+        "ip" => config.ip,
+        "alias" => config.aliases[0].pace,
+        _ => config.groups[0].pace,
+    }
+}
+
+fn gap_of(config: &Config, delays: &HashMap<String, Duration>, key: &str) -> Duration {
+    let delay = key.strip_prefix("host ").and_then(|host| delays.get(host));
+    pace_of(config, key).gap.max(delay.copied().unwrap_or_default())
+}
+
 /// A factor for waits: some are so long that others get the slot meanwhile.
 fn long_now_and_then(rng: &mut fastrand::Rng) -> u64 {
     if rng.u8(..4) == 0 { 60 } else { 1 }
@@ -123,6 +148,7 @@ impl World {
         let mut scheduler = Scheduler::new(config.clone());
         // The index is never done answering: candidates come when they like.
         assert!(scheduler.poll_request(Instant::ZERO).is_some());
+        scheduler.restore(Instant::ZERO, [], false);
         World {
             scheduler,
             hosts: rng.u64(1..15),
@@ -131,6 +157,7 @@ impl World {
             now: Instant::ZERO,
             config,
             model: Model::default(),
+            notes: Notebook::default(),
             unwritten: BTreeMap::new(),
             lookups: Vec::new(),
             probes: Vec::new(),
@@ -155,6 +182,7 @@ impl World {
             90 => self.order(),
             91 => self.reserve(),
             92 => self.end_reservation(),
+            93 if self.rng.u8(..4) == 0 => self.restart(),
             _ => {
                 let millis = *self.rng.choice(&[1, 10, 100, 1000, 4000, 40_000]).unwrap();
                 let time = Duration::from_millis(self.rng.u64(..=millis));
@@ -186,6 +214,7 @@ impl World {
                 panic!("{report}");
             }
         }
+        self.notes.take(self.now, &mut self.scheduler);
         if let Err(broken) = self.scheduler.check(self.now) {
             panic!("{broken} at {:?}", self.now);
         }
@@ -198,13 +227,16 @@ impl World {
             let reserved = self.model.reserved.values().filter(|other| other.keys.contains(key)).count();
             let count = self.busy().filter(|other| other.keys.contains(key)).count() + reserved;
             assert!(count < self.pace_of(key).concurrent as usize, "{key} at {:?}", self.now);
-            let gap = self.gap_of(key);
+            let gap = gap_of(&self.config, &self.model.delays, key);
             assert!(reserved == 0 || gap == Duration::ZERO, "{key} is reserved");
             if let Some(&last) = self.model.last_send.get(key) {
+                let gap = self.model.legacy.get(key).map_or(gap, |&legacy| gap.min(legacy));
                 assert!(self.now.since(last) >= gap, "{key}: {last:?} and {:?}", self.now);
             }
             if let Some(host) = key.strip_prefix("host ") {
                 assert_eq!(reserved, 0, "{host} is reserved");
+                let orphan = self.model.orphans.iter().find(|(name, end)| name == key && *end > self.now);
+                assert_eq!(orphan, None, "its worker may be at it");
                 let (paused, until) = self.model.stops.get(host).copied().unwrap_or_default();
                 assert!(!paused && until <= self.now, "{host} is stopped");
             }
@@ -216,22 +248,12 @@ impl World {
             || self.model.reserved.values().any(|other| other.docs.contains(&doc))
     }
 
-    fn gap_of(&self, key: &str) -> Duration {
-        let delay = key.strip_prefix("host ").and_then(|host| self.model.delays.get(host));
-        self.pace_of(key).gap.max(delay.copied().unwrap_or_default())
-    }
-
     fn busy(&self) -> impl Iterator<Item = &Send> {
         self.model.in_flight.values().chain(self.unwritten.values().flatten().map(|(_, send)| send))
     }
 
     fn pace_of(&self, key: &str) -> Pace {
-        match key.split(' ').next().unwrap() {
-            "host" => self.config.host,
-            "ip" => self.config.ip,
-            "alias" => self.config.aliases[0].pace,
-            _ => self.config.groups[0].pace,
-        }
+        pace_of(&self.config, key)
     }
 
     fn offer(&mut self) {
@@ -245,7 +267,9 @@ impl World {
         let wait =
             Duration::from_millis(if self.rng.u8(..10) == 0 { self.rng.u64(..2000) * long } else { 0 });
         let ip = (self.rng.u8(..20) == 0).then(|| self.address());
-        let candidate = Candidate { doc, url: Url::parse(&url).unwrap(), ip, wait };
+        let url = Url::parse(&url).unwrap();
+        self.model.urls.entry(doc).or_insert(url.clone());
+        let candidate = Candidate { doc, url, ip, wait };
         let admission = self.scheduler.handle_candidate(self.now, &candidate);
         let new = self.model.pending.insert(doc);
         assert_eq!(admission, if new { Admission::Pending } else { Admission::Duplicate });
@@ -312,10 +336,15 @@ impl World {
         let lines = self.unwritten.get_mut(&spider).unwrap();
         let count = self.rng.usize(..=lines.len());
         let written: Vec<_> = lines.drain(..count).collect();
+        self.scheduler.note_unwritten(self.now, spider);
+        self.notes.take(self.now, &mut self.scheduler);
+        // A death between the note and the end of the write.
+        let dies = self.rng.u8(..50) == 0;
         self.scheduler.handle_written(self.now, spider, count);
         for (trans, mut send) in written {
             for key in &send.keys {
                 let gap = self.pace_of(key).gap;
+                self.model.legacy.remove(key);
                 if let Some(last) = self.model.last_send.insert(key.clone(), self.now) {
                     assert!(self.now.since(last) >= gap, "{key}: {last:?} and {:?}", self.now);
                 }
@@ -323,6 +352,9 @@ impl World {
             send.status = self.now;
             send.born = self.now;
             assert!(self.model.in_flight.insert(trans, send).is_none(), "{trans:?} given twice");
+        }
+        if dies {
+            self.restart();
         }
     }
 
@@ -355,6 +387,39 @@ impl World {
         if self.model.in_flight.get(&trans).is_none_or(|send| send.spider != spider) {
             assert!(!self.scheduler.handle_done(self.now, spider, trans, Outcome::Unsaid.into()));
             assert!(!self.scheduler.handle_working(self.now, spider, trans));
+        }
+    }
+
+    /// The server is gone, mostly without last words, and there again with nothing but what it has written down. The
+    /// index offers again what has not ended.
+    fn restart(&mut self) {
+        let (died, mut left) = (self.rng.u8(..4) > 0, Vec::new());
+        if !died {
+            for note in self.scheduler.last_notes(self.now) {
+                self.notes.put(self.now, note);
+            }
+        }
+        self.scheduler = Scheduler::new(Config { seed: self.rng.u64(..), ..self.config.clone() });
+        self.scheduler.restore(self.now, self.notes.read(self.now), died);
+        assert!(self.scheduler.poll_request(self.now).is_some());
+        for key in self.model.last_send.keys().filter(|key| !self.model.legacy.contains_key(*key)) {
+            let gap = gap_of(&self.config, &self.model.delays, key);
+            left.push((key.clone(), gap));
+        }
+        self.model.legacy.extend(left);
+        self.unwritten.clear();
+        self.lookups.clear();
+        self.probes.clear();
+        self.model.in_flight.clear();
+        let max = self.config.lease_max.unwrap_or(Duration::MAX);
+        for (_, entry) in std::mem::take(&mut self.model.reserved) {
+            let end = (entry.renewed + self.config.status_timeout).min(entry.born + max);
+            self.model.orphans.push((entry.keys[0].clone(), end));
+        }
+        for &doc in &self.model.pending {
+            let url = self.model.urls[&doc].clone();
+            let candidate = Candidate { doc, url, ip: None, wait: Duration::ZERO };
+            assert_eq!(self.scheduler.handle_candidate(self.now, &candidate), Admission::Pending);
         }
     }
 
@@ -425,6 +490,7 @@ impl World {
 
     fn forget_reservation(&mut self, token: u128) {
         for key in self.model.reserved.remove(&token).into_iter().flat_map(|reservation| reservation.keys) {
+            self.model.legacy.remove(&key);
             self.model.last_send.insert(key, self.now);
         }
     }

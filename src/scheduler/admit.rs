@@ -75,6 +75,7 @@ impl Scheduler {
         self.place_links.push_back(&mut self.idle, host);
         self.idle_hosts += 1;
         self.obey_orders(now, host);
+        self.restore_host(now, host);
         host
     }
 

@@ -14,6 +14,7 @@
 mod addresses;
 mod admit;
 mod check;
+mod clocks;
 mod demand;
 mod ends;
 mod gates;
@@ -35,6 +36,7 @@ mod table;
 mod timers;
 
 pub use admit::Admission;
+pub use clocks::{CLOCK_MIN, ClockKey, Note};
 pub use demand::Request;
 pub use gates::{Closed, GateOwner, Pace, Trial, Why};
 pub use groups::{GroupRule, IpRange};
@@ -53,6 +55,7 @@ use crate::ids::{DocId, GateId, HostId, IpId};
 use crate::time::{Duration, Instant, scaled};
 use crate::url_queue::UrlStore;
 use addresses::Ips;
+use clocks::Clocks;
 use demand::Demand;
 use gates::{GateOwner as Owner, Gates};
 use groups::Groups;
@@ -175,6 +178,7 @@ pub struct Scheduler {
     idle_hosts: usize,
     benched: usize,
     orders: Orders,
+    clocks: Clocks,
     /// Hosts with work that an operator has stopped.
     stopped_hosts: usize,
     /// Hosts with a question that is not answered.
@@ -245,6 +249,7 @@ impl Scheduler {
             idle_hosts: 0,
             benched: 0,
             orders: Orders::default(),
+            clocks: Clocks::default(),
             stopped_hosts: 0,
             unresolved: 0,
             last_answer: Instant::ZERO,

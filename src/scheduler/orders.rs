@@ -119,6 +119,17 @@ impl Orders {
         Ok(self.stops.swap_remove(name).is_some())
     }
 
+    /// What was ordered in an earlier life.
+    pub(super) fn restore(&mut self, now: Instant, name: &str, standing: Standing) {
+        let stop = Stop { paused: standing.paused, blocked_until: now + standing.blocked_for };
+        if stop.until() > now {
+            self.stops.insert(name.into(), stop);
+        }
+        if standing.delay > Duration::ZERO {
+            self.delays.insert(name.into(), standing.delay);
+        }
+    }
+
     /// Looks at one stop, and takes it out if it is over: whose it was.
     fn sweep(&mut self, now: Instant) -> Option<Box<str>> {
         if self.sweep_at >= self.stops.len() {
@@ -144,8 +155,11 @@ impl Scheduler {
         if self.orders.note(now, name, order)? {
             self.demand.handle_change();
         }
+        self.note_order(name);
         if let Some(host) = self.hosts.find(name) {
             self.obey_orders(now, host);
+            // What it waited for may be over.
+            self.unbench(now, host);
             if self.hosts[host].pending() > 0 {
                 self.look_at(now, host);
             }
@@ -156,6 +170,7 @@ impl Scheduler {
     /// Stops all sends, or lets them go on. Whatever waits for its turn stays where it is meanwhile.
     pub fn handle_pause_all(&mut self, paused: bool) {
         self.orders.all_paused = paused;
+        self.note_pause();
     }
 
     /// Whether all sends are stopped.
@@ -178,7 +193,12 @@ impl Scheduler {
     pub(super) fn renew_gap(&mut self, now: Instant, host: HostId) {
         let gap = self.config.host.gap.max(self.orders.delay_of(&self.hosts[host].name));
         let gate = self.hosts[host].gate;
+        let before = self.gates[gate].owes_until();
         self.gates[gate].set_gap(gap);
+        if before > now {
+            self.note(gate);
+        }
+        self.note_if_long(now, gate);
         self.settle(now, gate);
     }
 

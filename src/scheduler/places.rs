@@ -246,6 +246,7 @@ impl Scheduler {
             self.sweep_ip(now);
         }
         self.sweep_order(now);
+        self.sweep_saved(now);
     }
 
     fn sweep_host(&mut self, now: Instant) {

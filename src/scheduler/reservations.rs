@@ -15,7 +15,7 @@ use super::status::{is_refusal, went_well};
 use super::table::Table;
 use super::timers::Timers;
 use crate::document::{Done, FailReason};
-use crate::ids::{DocId, HostId, LeaseId, SlotId};
+use crate::ids::{DocId, GateId, HostId, LeaseId, SlotId};
 use crate::time::{Duration, Instant};
 use hashbrown::HashMap;
 use std::fmt;
@@ -87,6 +87,8 @@ pub(super) struct Reservations {
     by_token: HashMap<Token, ReservationId>,
     /// When each runs out.
     pub(super) timers: Timers<ReservationId>,
+    /// Gates that nothing else passes meanwhile, and until when at the latest.
+    pub(super) gates: HashMap<GateId, Instant>,
 }
 
 impl Scheduler {
@@ -169,6 +171,13 @@ impl Scheduler {
         let end = self.config.lease_max.map(|max| self.reservations.table[id].since + max);
         let at = (now + self.config.status_timeout).min(end.unwrap_or(Instant::FAR));
         self.reservations.timers.set(id, at);
+        let Flight { gates, .. } = self.reservations.table[id].flight;
+        for gate in gates.iter() {
+            if gate == gates.host || self.gates[gate].is_writing() {
+                self.reservations.gates.insert(gate, at);
+                self.note(gate);
+            }
+        }
         at.since(now)
     }
 
@@ -233,6 +242,8 @@ impl Scheduler {
         for gate in gates.iter() {
             self.gates[gate].leave();
             self.gates[gate].stamp(now);
+            self.reservations.gates.remove(&gate);
+            self.note(gate);
         }
         self.slots.free_cell(trans);
         self.hosts[reservation.host].in_flight -= 1;

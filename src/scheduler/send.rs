@@ -224,7 +224,7 @@ impl Scheduler {
     pub(super) fn start_clocks(&mut self, now: Instant, spider: SpiderId, lines: usize) {
         for _ in 0..lines {
             let Some(entry) = self.spiders.get_mut(spider) else { return };
-            let Some(lease) = entry.first_unwritten else { return };
+            let (Some(lease), noted) = (entry.first_unwritten, entry.noted) else { return };
             entry.first_unwritten = self.leases.links.next(lease);
             let LeaseState::Unwritten(flight) = self.leases[lease].state else { return };
             self.leases.start_clocks(now, lease, flight);
@@ -232,6 +232,7 @@ impl Scheduler {
                 self.gates[gate].stamp(now);
                 self.settle(now, gate);
             }
+            self.note_late_write(now, noted, flight.gates);
         }
     }
 }

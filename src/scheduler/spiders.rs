@@ -14,6 +14,8 @@ pub(super) struct Spider {
     /// Its sends in order, the unwritten ones last.
     pub(super) sends: List,
     pub(super) first_unwritten: Option<LeaseId>,
+    /// When its unwritten lines were last noted.
+    pub(super) noted: Instant,
     pub(super) in_flight: u32,
     /// Slots that stay with it.
     pub(super) hosts: u32,

@@ -109,7 +109,10 @@ impl Scheduler {
                 // It never saw this one: no attempt, though its host's clock runs as if it had.
                 LeaseState::Unwritten(_) => {
                     self.leases[lease].attempts -= 1;
-                    flight.gates.iter().for_each(|gate| self.gates[gate].stamp(now));
+                    for gate in flight.gates.iter() {
+                        self.gates[gate].stamp(now);
+                        self.note_if_long(now, gate);
+                    }
                 }
                 LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved => {}
             }
@@ -213,9 +216,11 @@ impl Scheduler {
     pub(super) fn rest(&mut self, now: Instant, flight: &Flight, took: Duration, went_well: bool) {
         let rest = self.config.rest.after(took);
         self.gates[flight.gates.host].rest(now, rest, went_well);
+        self.note_if_long(now, flight.gates.host);
         for gate in [flight.gates.alias, flight.gates.group].into_iter().flatten() {
             if let Some(rule) = self.rest_rule(gate) {
                 self.gates[gate].rest(now, rule.after(took), went_well);
+                self.note_if_long(now, gate);
             }
         }
     }
@@ -251,6 +256,7 @@ impl Scheduler {
         let asked = done.retry_after.map(|delay| delay.min(RETRY_AFTER_MAX));
         let Some(hold) = asked.or_else(|| strike.map(|strikes| self.own_hold(strikes))) else { return };
         self.gates[holder].hold(now + hold);
+        self.note(holder);
         self.counters.holds += 1;
     }
 }

@@ -3,6 +3,7 @@
 
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionId};
+use super::politeness::Politeness;
 use super::rate::Rate;
 use crate::document::Candidate;
 use crate::hostdb::{Resolution, Resolver};
@@ -71,6 +72,8 @@ pub(super) struct ServerStats {
 /// What the hub needs from around it.
 pub(super) struct Surroundings {
     pub(super) clock: Clock,
+    /// With a durable index.
+    pub(super) politeness: Option<Politeness>,
     pub(super) index: IndexHandle,
     pub(super) adder: Adder,
     pub(super) resolver: Arc<Resolver>,
@@ -221,6 +224,7 @@ impl Hub {
         more |= self.admit();
         more |= self.report_all();
         self.send_all();
+        self.save_notes();
         self.look_up();
         self.try_addresses();
         self.ask_index();
@@ -445,6 +449,7 @@ impl Hub {
         // The sockets are looked at once more.
         tokio::task::yield_now().await;
         self.catch_up();
+        self.save_all();
         while self.report_all() {}
         let _ = tokio::time::timeout(ADDITIONS_TIMEOUT, self.settle_additions(&mut events)).await;
         let stats = self.scheduler.stats();

@@ -42,7 +42,11 @@ async fn order(
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
     };
     let name = host.clone();
-    let obey = move |hub: &mut Hub| hub.scheduler.handle_order(hub.now(), &name, order);
+    let obey = move |hub: &mut Hub| {
+        let standing = hub.scheduler.handle_order(hub.now(), &name, order);
+        hub.save_notes();
+        standing
+    };
     match desk.call(obey).await {
         Some(Ok(standing)) => Json(shown(&host, standing)).into_response(),
         Some(Err(full)) => refuse(StatusCode::INSUFFICIENT_STORAGE, &full.to_string()),
@@ -54,7 +58,11 @@ async fn pause_all(State(desk): Shared, RawQuery(query): RawQuery, paused: bool)
     if let Err(why) = no_parameters(query.as_deref().unwrap_or_default()) {
         return refuse(StatusCode::BAD_REQUEST, &why);
     }
-    match desk.call(move |hub: &mut Hub| hub.scheduler.handle_pause_all(paused)).await {
+    let obey = move |hub: &mut Hub| {
+        hub.scheduler.handle_pause_all(paused);
+        hub.save_notes();
+    };
+    match desk.call(obey).await {
         Some(()) => Json(json!({"paused": paused})).into_response(),
         None => refuse(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
     }

@@ -40,7 +40,11 @@ async fn reserve(State(desk): Shared, RawQuery(query): RawQuery) -> Response {
     let Some(token) = random_token() else {
         return refuse(StatusCode::INTERNAL_SERVER_ERROR, "the system gives no random numbers");
     };
-    let reserve = move |hub: &mut Hub| hub.scheduler.poll_reservation(hub.now(), token, urls);
+    let reserve = move |hub: &mut Hub| {
+        let reserved = hub.scheduler.poll_reservation(hub.now(), token, urls);
+        hub.save_notes();
+        reserved
+    };
     match desk.call(reserve).await {
         Some(Some(reserved)) => Json(shown(token, &reserved)).into_response(),
         Some(None) => StatusCode::NO_CONTENT.into_response(),
@@ -50,7 +54,12 @@ async fn reserve(State(desk): Shared, RawQuery(query): RawQuery) -> Response {
 
 async fn renew(State(desk): Shared, Path(token): Path<String>) -> Response {
     let Some(token) = read_token(&token) else { return gone() };
-    match desk.call(move |hub: &mut Hub| hub.scheduler.handle_renewed(hub.now(), token)).await {
+    let renew = move |hub: &mut Hub| {
+        let renewed = hub.scheduler.handle_renewed(hub.now(), token);
+        hub.save_notes();
+        renewed
+    };
+    match desk.call(renew).await {
         Some(Some(time)) => Json(json!({"expires_in": time.as_secs_f64()})).into_response(),
         Some(None) => gone(),
         None => refuse(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),

@@ -3,6 +3,7 @@
 //!
 //! Not here: sockets, threads, any clock, and any copy of what the server decides.
 
+use super::notebook::Notebook;
 use super::operator;
 use super::script::seconds;
 use super::worker;
@@ -25,7 +26,11 @@ const SEED: u64 = 1;
 /// The server in its surroundings. The clock starts at 1970, so that dates in conversations are short.
 pub(super) struct Stage {
     pub(super) now: Instant,
+    settings: Settings,
     scheduler: Scheduler,
+    lives: u64,
+    /// What it writes down for its next life.
+    notes: Notebook,
     index: Dialogue,
     index_is_there: bool,
     spiders: BTreeMap<String, Spider>,
@@ -59,9 +64,14 @@ impl Stage {
         }
         text.push_str(settings);
         let settings = Settings::from_toml(&text).map_err(|error| error.to_string())?;
+        let mut scheduler = Scheduler::new(scheduler_config(&settings, SEED));
+        scheduler.restore(Instant::ZERO, [], false);
         let mut stage = Stage {
             now: Instant::ZERO,
-            scheduler: Scheduler::new(scheduler_config(&settings, SEED)),
+            settings,
+            scheduler,
+            lives: 1,
+            notes: Notebook::default(),
             index: Dialogue::default(),
             index_is_there: false,
             spiders: BTreeMap::new(),
@@ -115,6 +125,13 @@ impl Stage {
                 self.index_is_there = false;
                 self.index.handle_disconnected();
             }
+            ("server", "dies") => self.live_again(true)?,
+            ("server", "stops") => {
+                for note in self.scheduler.last_notes(self.now) {
+                    self.notes.put(self.now, note);
+                }
+                self.live_again(false)?;
+            }
             (_, "connects") => {
                 let id = self.scheduler.handle_spider_connected();
                 let spider = Spider { id, output: BytesMut::new(), works: 0, stalls: false };
@@ -132,6 +149,17 @@ impl Stage {
             _ => return Err(format!("nobody can do that: `{who} {what}`")),
         }
         Ok(())
+    }
+
+    /// The server is gone, and there again with nothing but what it has written down.
+    fn live_again(&mut self, died: bool) -> Result<(), String> {
+        self.lives += 1;
+        self.scheduler = Scheduler::new(scheduler_config(&self.settings, SEED * self.lives));
+        self.scheduler.restore(self.now, self.notes.read(self.now), died);
+        self.spiders.clear();
+        self.lookups.clear();
+        self.index = Dialogue::default();
+        self.happen("index", "connects")
     }
 
     /// Clocks run out.
@@ -158,6 +186,7 @@ impl Stage {
             while let Some(report) = self.scheduler.poll_report(self.now) {
                 self.index.handle_reports(vec![report]);
             }
+            self.notes.take(self.now, &mut self.scheduler);
             self.write_to_index(&mut said);
             if said.len() == before && !asked {
                 return said;
@@ -262,6 +291,10 @@ impl Stage {
             work::encode(&mut spider.output, line.trans, line.doc, line.ip, line.host, line.tail);
             spider.works += 1;
         }
+        for spider in self.spiders.values().filter(|spider| !spider.stalls) {
+            self.scheduler.note_unwritten(self.now, spider.id);
+        }
+        self.notes.take(self.now, &mut self.scheduler);
         for (name, spider) in &mut self.spiders {
             let (output, works) = match spider.stalls {
                 true => (BytesMut::new(), 0),
