@@ -51,9 +51,9 @@ struct Model {
     /// Hosts that are stopped until then.
     stops: BTreeMap<String, (bool, Instant)>,
     delays: HashMap<String, Duration>,
-    /// The gaps that were left by the lives of the last sends: a delay that is ordered in a
-    /// later life counts from sends of that life.
-    legacy: HashMap<String, Duration>,
+    /// Until when each key owes its gap, and which of them were sent to in this life.
+    owed: HashMap<String, Instant>,
+    this_life: BTreeSet<String>,
     all_paused: bool,
     ended: BTreeSet<DocId>,
 }
@@ -229,10 +229,8 @@ impl World {
             assert!(count < self.pace_of(key).concurrent as usize, "{key} at {:?}", self.now);
             let gap = gap_of(&self.config, &self.model.delays, key);
             assert!(reserved == 0 || gap == Duration::ZERO, "{key} is reserved");
-            if let Some(&last) = self.model.last_send.get(key) {
-                let gap = self.model.legacy.get(key).map_or(gap, |&legacy| gap.min(legacy));
-                assert!(self.now.since(last) >= gap, "{key}: {last:?} and {:?}", self.now);
-            }
+            let owed = self.model.owed.get(key).copied().unwrap_or_default();
+            assert!(self.now >= owed, "{key} is owed until {owed:?}, and passed at {:?}", self.now);
             if let Some(host) = key.strip_prefix("host ") {
                 assert_eq!(reserved, 0, "{host} is reserved");
                 let orphan = self.model.orphans.iter().find(|(name, end)| name == key && *end > self.now);
@@ -344,11 +342,11 @@ impl World {
         for (trans, mut send) in written {
             for key in &send.keys {
                 let gap = self.pace_of(key).gap;
-                self.model.legacy.remove(key);
                 if let Some(last) = self.model.last_send.insert(key.clone(), self.now) {
                     assert!(self.now.since(last) >= gap, "{key}: {last:?} and {:?}", self.now);
                 }
             }
+            send.keys.iter().for_each(|key| self.note_send(key));
             send.status = self.now;
             send.born = self.now;
             assert!(self.model.in_flight.insert(trans, send).is_none(), "{trans:?} given twice");
@@ -393,7 +391,7 @@ impl World {
     /// The server is gone, mostly without last words, and there again with nothing but what it has written down. The
     /// index offers again what has not ended.
     fn restart(&mut self) {
-        let (died, mut left) = (self.rng.u8(..4) > 0, Vec::new());
+        let died = self.rng.u8(..4) > 0;
         if !died {
             for note in self.scheduler.last_notes(self.now) {
                 self.notes.put(self.now, note);
@@ -402,11 +400,7 @@ impl World {
         self.scheduler = Scheduler::new(Config { seed: self.rng.u64(..), ..self.config.clone() });
         self.scheduler.restore(self.now, self.notes.read(self.now), died);
         assert!(self.scheduler.poll_request(self.now).is_some());
-        for key in self.model.last_send.keys().filter(|key| !self.model.legacy.contains_key(*key)) {
-            let gap = gap_of(&self.config, &self.model.delays, key);
-            left.push((key.clone(), gap));
-        }
-        self.model.legacy.extend(left);
+        self.model.this_life.clear();
         self.unwritten.clear();
         self.lookups.clear();
         self.probes.clear();
@@ -445,6 +439,27 @@ impl World {
             Order::Delay(time) => drop(self.model.delays.insert(host.clone(), time)),
         }
         self.scheduler.handle_order(self.now, &host, order).unwrap();
+        self.note_delay(&format!("host {host}"));
+    }
+
+    /// The gap is owed from here on.
+    fn note_send(&mut self, key: &str) {
+        let gap = gap_of(&self.config, &self.model.delays, key);
+        self.model.last_send.insert(key.to_owned(), self.now);
+        self.model.owed.insert(key.to_owned(), self.now + gap);
+        self.model.this_life.insert(key.to_owned());
+    }
+
+    /// Another delay counts from the last send, if that still owes something: who owes nothing may have been forgotten,
+    /// and of sends of an earlier life only what they owed is known.
+    fn note_delay(&mut self, key: &str) {
+        let (Some(&last), Some(owed)) = (self.model.last_send.get(key), self.model.owed.get_mut(key)) else {
+            return;
+        };
+        let anew = last + gap_of(&self.config, &self.model.delays, key);
+        if *owed > self.now {
+            *owed = if self.model.this_life.contains(key) { anew } else { anew.min(*owed) };
+        }
     }
 
     fn reserve(&mut self) {
@@ -490,8 +505,7 @@ impl World {
 
     fn forget_reservation(&mut self, token: u128) {
         for key in self.model.reserved.remove(&token).into_iter().flat_map(|reservation| reservation.keys) {
-            self.model.legacy.remove(&key);
-            self.model.last_send.insert(key, self.now);
+            self.note_send(&key);
         }
     }
 

@@ -150,7 +150,7 @@ fn a_torn_end_is_cut_off_wherever_it_is_torn() {
     let folder = Folder::died(vec![paused("a")], &stamp(10, 10));
     let whole = folder.bytes().len();
     let (mut log, _) = folder.open(&stamp(10, 10));
-    log.push(at(0), clock("b", 9));
+    log.push(at(0), held("b", 9, 9, 1));
     log.write(at(0), &stamp(10, 10));
     let bytes = folder.bytes();
     for length in whole..bytes.len() {
