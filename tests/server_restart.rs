@@ -135,7 +135,9 @@ fn kill_again_and_again(gap: f64, lives: usize, life_max_ms: u64) {
         }
         let mut first: HashMap<String, Instant> = HashMap::new();
         for (work, at) in &seen {
-            keys(work).into_iter().for_each(|key| drop(first.entry(key).or_insert(*at)));
+            for key in keys(work) {
+                first.entry(key).or_insert(*at);
+            }
         }
         for (key, at) in &first {
             let Some(before) = last.get(key) else { continue };
@@ -145,7 +147,7 @@ fn kill_again_and_again(gap: f64, lives: usize, life_max_ms: u64) {
         }
         sends += seen.len();
         for (work, at) in seen {
-            keys(&work).into_iter().for_each(|key| drop(last.insert(key, at.min(killed))));
+            last.extend(keys(&work).into_iter().map(|key| (key, at.min(killed))));
         }
     }
     assert!(sends > 0 && over_lives > 0, "{sends} sends, {over_lives} over two lives");

@@ -206,7 +206,7 @@ impl Scheduler {
         let Reservation { flight, since, .. } = self.end_reservation(now, id, all_went_well);
         for lease in leases {
             match said.remove(&self.leases[lease].url.doc) {
-                Some(done) => self.conclude(now, lease, &flight, since, done),
+                Some(done) => self.conclude_fetch(now, lease, &flight, since, done),
                 None => {
                     self.leases[lease].attempts -= 1;
                     self.go_first(now, lease);

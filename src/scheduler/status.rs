@@ -51,7 +51,7 @@ impl Scheduler {
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
         self.rest(now, &flight, now.since(written), went_well(done.outcome));
-        self.conclude(now, lease, &flight, written, done);
+        self.conclude_fetch(now, lease, &flight, written, done);
         self.settle_all(now, &flight);
         if is_refusal(done.outcome) {
             self.make_way(now, flight.gates.holder());
@@ -60,7 +60,7 @@ impl Scheduler {
     }
 
     /// What the end of a fetch that was `sent` then means for its address, its host and its document.
-    pub(super) fn conclude(
+    pub(super) fn conclude_fetch(
         &mut self,
         now: Instant,
         lease: LeaseId,
