@@ -61,6 +61,7 @@ fn config(rng: &mut fastrand::Rng) -> Config {
         ranges,
         pace,
         rest: None,
+        robots: None,
     };
     let alias_pace = pace(rng);
     let group_pace = pace(rng);

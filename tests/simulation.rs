@@ -251,7 +251,7 @@ fn names_that_do_not_exist_fail_and_private_addresses_are_denied_unsent() {
 
 fn group(name: &str, pace: Pace) -> GroupRule {
     let (hosts, domains, ranges) = (Vec::new(), Vec::new(), Vec::new());
-    GroupRule { name: name.into(), hosts, domains, ranges, pace, rest: None }
+    GroupRule { name: name.into(), hosts, domains, ranges, pace, rest: None, robots: None }
 }
 
 #[test]

@@ -50,12 +50,21 @@ impl Scheduler {
         if !had_sendable {
             self.unbench(now, host);
         }
-        let unknown = self.hosts[host].record == Record::Unknown;
-        if let Some(address) = candidate.ip.or_else(|| literal(name).filter(|_| unknown)) {
-            self.handle_given_address(now, host, address);
+        match candidate.ip {
+            Some(address) => self.handle_given_address(now, host, address),
+            None => self.mind_literal(now, host),
         }
         self.look_at(now, host);
         Admission::Pending
+    }
+
+    /// A name that is an address needs no name server.
+    pub(super) fn mind_literal(&mut self, now: Instant, host: HostId) {
+        if self.hosts[host].record == Record::Unknown
+            && let Some(address) = literal(&self.hosts[host].name)
+        {
+            self.handle_given_address(now, host, address);
+        }
     }
 
     fn refuse(&mut self, candidate: &Candidate, end: End) -> Admission {
@@ -63,7 +72,7 @@ impl Scheduler {
         Admission::Refused
     }
 
-    fn host_named(&mut self, name: &str) -> HostId {
+    pub(super) fn host_named(&mut self, name: &str) -> HostId {
         if let Some(host) = self.hosts.find(name) {
             return host;
         }
@@ -84,6 +93,7 @@ impl Scheduler {
         let mut url = self.leases.buffer();
         url.set(candidate.doc, candidate.url.tail());
         let lease = self.leases.add(host, url);
+        self.leases[lease].permit.turn = self.turn_behind_all(host);
         self.leases[lease].state = LeaseState::Waiting;
         self.leases.waits.set(lease, now + candidate.wait);
         self.hosts[host].leases += 1;

@@ -6,6 +6,7 @@ use super::addresses::Probe;
 use super::gates::{Closed, GateOwner};
 use super::hosts::{Place, Question};
 use super::leases::LeaseState;
+use super::origins::Want;
 use super::slots::{Lines, Wait};
 use crate::ids::{GateId, HostId, IpId, LeaseId, SlotId};
 use crate::time::Instant;
@@ -35,19 +36,25 @@ impl Scheduler {
     /// - L8: a spider counts exactly the leases that are with it.
     /// - L9: an address knows its hosts and what is pending for them; the reject lists agree.
     /// - L10: a host with work and without an address is being asked for, or is on its way out.
+    /// - L11: whatever is in flight was allowed by the rules of its origin, or nobody had to be asked.
+    /// - L12: rules that are asked for are asked for once: by a request that waits at one host, or is under way.
     pub fn check(&self, now: Instant) -> Result<(), String> {
         self.check_gates(now)?;
         self.check_hosts()?;
         self.check_slots()?;
         self.check_clocks()?;
         self.check_spiders()?;
-        self.check_addresses()
+        self.check_addresses()?;
+        self.check_origins()
     }
 
     fn check_gates(&self, now: Instant) -> Result<(), String> {
         let mut passed: HashMap<GateId, u32> = HashMap::new();
         for flight in self.leases.table.iter().filter_map(|(_, lease)| lease.flight()) {
             flight.gates.iter().for_each(|gate| *passed.entry(gate).or_default() += 1);
+        }
+        for fetch in self.origins.fetches.values() {
+            fetch.gates.iter().for_each(|gate| *passed.entry(gate).or_default() += 1);
         }
         let woken = self.slots.iter().filter_map(|(id, slot)| Some((slot.woken_by?, id)));
         let woken: HashMap<GateId, SlotId> = woken.collect();
@@ -110,9 +117,9 @@ impl Scheduler {
                     law!("L3", used == host.in_flight, "{slot:?} uses {used} cells");
                 }
             }
-            law!("L2", (host.place == Place::Idle) == (host.pending() == 0), "{id:?} at {:?}", host.place);
+            law!("L2", (host.place == Place::Idle) == !host.has_work(), "{id:?} at {:?}", host.place);
             law!("L9", host.full == (host.pending() >= self.config.queue_len as usize), "{id:?} full");
-            let hopeless = host.ip.is_none() && host.place != Place::Idle && host.has_sendable();
+            let hopeless = host.ip.is_none() && host.place != Place::Idle && host.wants_to_go();
             law!(
                 "L10",
                 !hopeless || host.draining || host.question != Question::No,
@@ -132,15 +139,17 @@ impl Scheduler {
 
     fn check_slots(&self) -> Result<(), String> {
         let mut seen: HashSet<SlotId> = HashSet::new();
-        let Lines { ready, host, ip, group } = self.slots.lines;
+        let Lines { ready, robots, host, ip, group } = self.slots.lines;
         let lines = self.gates.table.iter().map(|(id, gate)| (Wait::Gate(id), &gate.waiters));
-        for (wait, list) in lines.chain([(Wait::Ready, &self.slots.ready)]) {
+        for (wait, list) in
+            lines.chain([(Wait::Ready, &self.slots.ready), (Wait::Fetch, &self.slots.to_fetch)])
+        {
             for slot in self.slots.line(list) {
                 law!("L4", seen.insert(slot), "{slot:?} waits twice");
                 law!("L4", self.slots[slot].wait == wait, "{slot:?} does not wait at {wait:?}");
             }
         }
-        law!("L4", ready + host + ip + group == seen.len() as u64, "{} wait", seen.len());
+        law!("L4", ready + robots + host + ip + group == seen.len() as u64, "{} wait", seen.len());
         for (id, slot) in self.slots.iter() {
             law!("L4", seen.contains(&id) == (slot.wait != Wait::Parked), "{id:?} at {:?}", slot.wait);
             let Some(host) = slot.host else {
@@ -149,9 +158,16 @@ impl Scheduler {
             };
             let entry = &self.hosts[host];
             law!("L3", entry.place == Place::Slot(id), "{id:?} has {host:?} at {:?}", entry.place);
-            let reason = !entry.has_sendable() || entry.draining || entry.question != Question::No;
+            let reason = !entry.wants_to_go()
+                || entry.draining
+                || entry.question != Question::No
+                || self.waits_for_rules(host);
             law!("L4", slot.wait != Wait::Parked || reason, "{id:?} is parked for nothing");
-            law!("L4", slot.woken_by.is_none() || slot.wait == Wait::Ready, "{id:?} woken, not ready");
+            law!(
+                "L4",
+                slot.woken_by.is_none() || matches!(slot.wait, Wait::Ready | Wait::Fetch),
+                "{id:?} woken, not ready"
+            );
         }
         Ok(())
     }
@@ -191,6 +207,29 @@ impl Scheduler {
             total += u64::from(spider.in_flight);
         }
         law!("L8", total == self.in_flight, "{total} in flight, counted {}", self.in_flight);
+        Ok(())
+    }
+
+    fn check_origins(&self) -> Result<(), String> {
+        for (id, lease) in self.leases.table.iter().filter(|(_, lease)| lease.flight().is_some()) {
+            law!("L11", lease.permit.version != 0, "{id:?} was never allowed");
+        }
+        let mut wanted = Vec::new();
+        let (mut asking, mut asked) = (0, 0);
+        for (id, entry) in self.origins.iter() {
+            let host = self.hosts.table.get(id);
+            law!("L12", host.is_some(), "{id:?} is gone, its origins are not");
+            let errand = host.is_some_and(|host| host.errand);
+            law!("L12", errand == !entry.wants.is_empty(), "{id:?} has {} wants", entry.wants.len());
+            wanted.extend(entry.wants.iter());
+            asking += entry.list.iter().filter(|origin| origin.is_asking()).count() as u64;
+            asked += entry.list.iter().filter(|origin| origin.is_wanted()).count();
+        }
+        wanted.extend(self.origins.fetches.values().map(|fetch| &fetch.want));
+        law!("L12", asking == self.origins.asking, "{asking} origins ask, not {}", self.origins.asking);
+        law!("L12", asked == wanted.len(), "{asked} origins want {} answers", wanted.len());
+        let known = |want: &&&Want| self.origins.find(want.host, want.key).is_some_and(|o| o.is_wanted());
+        law!("L12", wanted.iter().filter(known).count() == asked, "somebody else's want");
         Ok(())
     }
 

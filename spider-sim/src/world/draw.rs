@@ -127,6 +127,7 @@ fn aliases(rng: &mut fastrand::Rng, large: bool) -> Vec<GroupRule> {
         ranges: Vec::new(),
         pace: pace(rng, large),
         rest: rng.bool().then(|| rest(rng)),
+        robots: None,
     };
     (0..rng.u32(..3)).map(|number| rule(rng, number)).collect()
 }
@@ -146,6 +147,7 @@ fn groups(rng: &mut fastrand::Rng, large: bool, addresses: u32) -> Vec<GroupRule
             ranges: if kind >= 2 { vec![range] } else { Vec::new() },
             pace: if kind == 3 { Pace::FREE } else { pace(rng, large) },
             rest: rng.bool().then(|| rest(rng)).filter(|_| kind != 3),
+            robots: None,
         }
     };
     // A whole domain of a large world behind one clock would take it days.

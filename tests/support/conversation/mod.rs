@@ -5,6 +5,7 @@
 //! - `@` says how late it is. Whatever the server says by itself it says at the time of the `@` above it.
 //! - What is said in the very moment when a clock runs out comes before it.
 
+mod robots;
 mod script;
 mod stage;
 

@@ -3,11 +3,12 @@
 //!
 //! Not here: sockets, threads, any clock, and any copy of what the server decides.
 
+use super::robots;
 use super::script::seconds;
 use bytes::BytesMut;
 use std::collections::BTreeMap;
 use urlserver::hostdb::Resolution;
-use urlserver::ids::{HostId, SpiderId, TransId};
+use urlserver::ids::{FetchId, HostId, SpiderId, TransId};
 use urlserver::index::dialogue::Dialogue;
 use urlserver::index::{Addition, IndexEvent};
 use urlserver::scheduler::{Scheduler, Stats};
@@ -29,6 +30,8 @@ pub(super) struct Stage {
     spiders: BTreeMap<String, Spider>,
     /// Names that are being looked up.
     lookups: BTreeMap<String, HostId>,
+    /// Requests for a robots.txt that are not answered, in order.
+    fetches: Vec<(String, FetchId)>,
     /// What `T1`, `T2`, … stand for: sends in the order in which their lines were written.
     sends: Vec<TransId>,
 }
@@ -45,11 +48,14 @@ struct Spider {
 
 impl Stage {
     /// Settings as in a settings file. Unless they say otherwise, addresses may be those that are reserved
-    /// for documentation.
+    /// for documentation, and nobody asks for a robots.txt.
     pub(super) fn new(settings: &str) -> Result<Stage, String> {
         let mut text = String::from("index = \"tcp://index.example:4331\"\n");
         if !settings.contains("allow_private") {
             text.push_str("allow_private = true\n");
+        }
+        if !settings.contains("robots") {
+            text.push_str("robots = \"ignore\"\n");
         }
         text.push_str(settings);
         let settings = Settings::from_toml(&text).map_err(|error| error.to_string())?;
@@ -60,6 +66,7 @@ impl Stage {
             index_is_there: false,
             spiders: BTreeMap::new(),
             lookups: BTreeMap::new(),
+            fetches: Vec::new(),
             sends: Vec::new(),
         };
         stage.happen("index", "connects")?;
@@ -86,6 +93,7 @@ impl Stage {
         match who {
             "index" => self.index_says(text),
             "dns" => self.name_server_says(text),
+            "robots" => self.web_server_says(text),
             _ => self.spider_says(who, text),
         }
     }
@@ -132,6 +140,10 @@ impl Stage {
             let before = said.len();
             self.take_index_events();
             self.send_all(&mut said);
+            while let Some(fetch) = self.scheduler.poll_fetch(self.now) {
+                said.push(format!("robots< {} {}", fetch.url.as_str(), fetch.ip));
+                self.fetches.push((fetch.url.as_str().to_owned(), fetch.id));
+            }
             while let Some(lookup) = self.scheduler.poll_lookup() {
                 said.push(format!("dns< {}", lookup.name));
                 self.lookups.insert(lookup.name.to_owned(), lookup.host);
@@ -145,7 +157,7 @@ impl Stage {
                 self.index.handle_reports(vec![report]);
             }
             self.write_to_index(&mut said);
-            if said.len() == before && !asked {
+            if said.len() == before && !asked && !self.scheduler.has_denied() {
                 return said;
             }
         }
@@ -220,6 +232,17 @@ impl Stage {
             _ => Resolution::Addresses { addresses, ttl: ttl.ok_or("addresses need a ttl=")? },
         };
         self.scheduler.handle_resolved(self.now, host, resolution);
+        Ok(())
+    }
+
+    /// `http://a.example/robots.txt 200 max-age=60 Disallow: /x; Crawl-delay: 2`: what stands behind the status
+    /// are the lines for all crawlers. Or `404`, `503 retry-after=10`, `301 http://b.example/`, `timeout`.
+    fn web_server_says(&mut self, text: &str) -> Result<(), String> {
+        let (url, said) = text.split_once(' ').ok_or("an answer is a URL and what is said to it")?;
+        let asked = self.fetches.iter().position(|(asked, _)| asked == url);
+        let (_, id) = self.fetches.remove(asked.ok_or(format!("nobody asked for {url}"))?);
+        let answer = robots::answer(said)?;
+        self.scheduler.handle_fetched(self.now, id, answer);
         Ok(())
     }
 
@@ -322,6 +345,10 @@ fn count(stats: &Stats, name: &str) -> Option<u64> {
         "lookups" => stats.counters.lookups,
         "addresses_down" => stats.counters.addresses_down,
         "holds" => stats.counters.holds,
+        "robots_fetches" => stats.counters.robots_fetches,
+        "robots_failures" => stats.counters.robots_failures,
+        "robots_waiting" => stats.robots_waiting,
+        "robots_in_flight" => stats.robots_in_flight,
         _ => return None,
     })
 }
