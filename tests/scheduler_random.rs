@@ -7,8 +7,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 use urlserver::document::{Candidate, Done, End, FailReason, Outcome};
 use urlserver::hostdb::Resolution;
-use urlserver::ids::{DocId, HostId, SpiderId, TransId};
-use urlserver::scheduler::{Admission, Config, GroupRule, IpRange, Pace, Scheduler, Trial, Trying};
+use urlserver::ids::{DocId, FetchId, HostId, SpiderId, TransId};
+use urlserver::robots::{Answer, Rules};
+use urlserver::scheduler::{
+    Admission, Config, GroupRule, IpRange, Pace, RobotsFetch, Scheduler, Trial, Trying,
+};
 use urlserver::time::{Duration, Instant};
 use urlserver::url::Url;
 
@@ -29,6 +32,10 @@ struct Model {
     last_send: HashMap<String, Instant>,
     pending: BTreeSet<DocId>,
     ended: BTreeSet<DocId>,
+    /// Requests for a robots.txt under way, and the keys they count at.
+    fetches: BTreeMap<FetchId, (RobotsFetch, Vec<String>)>,
+    /// Origins whose rules have been had at least once.
+    known: BTreeSet<String>,
 }
 
 struct World {
@@ -45,6 +52,9 @@ struct World {
     hosts: u64,
     addresses: u64,
 }
+
+/// What the rules of every origin deny. They never change, so that the model need not know which ones count.
+const DENIED: &str = "/deny";
 
 const ALIASED: [&str; 2] = ["h0.example", "h1.example"];
 
@@ -78,6 +88,7 @@ fn config(rng: &mut fastrand::Rng) -> Config {
         retry_delay: Duration::from_millis(rng.u64(..3000) * long_now_and_then(rng)),
         spider_window: rng.bool().then(|| rng.u32(1..6)),
         allow_private: true,
+        robots: rng.bool(),
         aliases: vec![group("alias", &ALIASED, vec![], alias_pace)],
         groups: vec![group("range", &[], vec![range], group_pace)],
         trial: *rng.choice(&[Trial::OneUrl, Trial::Connect]).unwrap(),
@@ -122,7 +133,8 @@ impl World {
             41..=44 => self.pull(),
             45..=59 => self.write(),
             60..=79 => self.done(),
-            80..=84 => self.working(),
+            80..=81 => self.working(),
+            82..=84 => self.answer_fetch(true),
             85..=86 => self.nonsense(),
             87 => self.answer_probe(true),
             88..=90 => self.choke(),
@@ -141,21 +153,23 @@ impl World {
             self.lookups.push((lookup.host, lookup.name.to_owned()));
         }
         self.probes.extend(std::iter::from_fn(|| self.scheduler.poll_probe()));
+        while let Some(fetch) = self.scheduler.poll_fetch(self.now) {
+            assert!(self.config.robots, "{fetch:?}");
+            let keys = self.keys(fetch.url.host(), fetch.ip);
+            self.assert_room(&keys);
+            keys.iter().for_each(|key| self.count_send(key));
+            assert!(self.model.fetches.insert(fetch.id, (fetch, keys)).is_none(), "asked twice");
+        }
         while let Some(work) = self.scheduler.poll_send(self.now) {
-            let mut keys = vec![format!("host {}", work.host), format!("ip {}", work.ip)];
-            if ALIASED.contains(&work.host) {
-                keys.push("alias".into());
-            }
-            if self.config.groups[0].ranges[0].contains(work.ip) {
-                keys.push("group".into());
-            }
-            let send = Send { doc: work.doc, keys, spider: work.spider, status: self.now, born: self.now };
-            let trans = work.trans;
+            let origin = format!("{}:{}", work.host, work.tail.port());
+            assert!(!self.config.robots || self.model.known.contains(&origin), "{origin} is not known");
+            assert!(!self.config.robots || !work.tail.path().starts_with(DENIED), "{work:?} is denied");
+            let (host, ip) = (work.host.to_owned(), work.ip);
+            let (doc, spider, trans) = (work.doc, work.spider, work.trans);
+            let keys = self.keys(&host, ip);
+            let send = Send { doc, keys, spider, status: self.now, born: self.now };
             assert!(self.model.pending.contains(&send.doc), "{:?} is not pending", send.doc);
-            for key in &send.keys {
-                let count = self.busy().filter(|other| other.keys.contains(key)).count();
-                assert!(count < self.pace_of(key).concurrent as usize, "{key} at {:?}", self.now);
-            }
+            self.assert_room(&send.keys);
             assert!(!self.busy().any(|other| other.doc == send.doc), "{:?} sent twice at once", send.doc);
             self.unwritten.get_mut(&send.spider).unwrap().push((trans, send));
         }
@@ -168,6 +182,34 @@ impl World {
         }
         if let Err(broken) = self.scheduler.check(self.now) {
             panic!("{broken} at {:?}", self.now);
+        }
+    }
+
+    fn keys(&self, host: &str, ip: IpAddr) -> Vec<String> {
+        let mut keys = vec![format!("host {host}"), format!("ip {ip}")];
+        if ALIASED.contains(&host) {
+            keys.push("alias".into());
+        }
+        if self.config.groups[0].ranges[0].contains(ip) {
+            keys.push("group".into());
+        }
+        keys
+    }
+
+    /// One more may be in flight.
+    fn assert_room(&self, keys: &[String]) {
+        for key in keys {
+            let fetches = self.model.fetches.values().filter(|(_, keys)| keys.contains(key)).count();
+            let count = self.busy().filter(|other| other.keys.contains(key)).count() + fetches;
+            assert!(count < self.pace_of(key).concurrent as usize, "{key} at {:?}", self.now);
+        }
+    }
+
+    /// One has gone, and not too soon.
+    fn count_send(&mut self, key: &str) {
+        let gap = self.pace_of(key).gap;
+        if let Some(last) = self.model.last_send.insert(key.to_owned(), self.now) {
+            assert!(self.now.since(last) >= gap, "{key}: {last:?} and {:?}", self.now);
         }
     }
 
@@ -190,7 +232,9 @@ impl World {
         if self.model.ended.contains(&doc) {
             return;
         }
-        let url = format!("http://h{}.example/{doc}", self.rng.u64(..self.hosts));
+        let port = if self.rng.u8(..4) == 0 { ":81" } else { "" };
+        let path = if self.rng.u8(..5) == 0 { DENIED } else { "/" };
+        let url = format!("http://h{}.example{port}{path}{doc}", self.rng.u64(..self.hosts));
         let long = long_now_and_then(&mut self.rng);
         let wait =
             Duration::from_millis(if self.rng.u8(..10) == 0 { self.rng.u64(..2000) * long } else { 0 });
@@ -230,6 +274,36 @@ impl World {
         }
     }
 
+    /// Some request for a robots.txt is answered, in any way that there is.
+    fn answer_fetch(&mut self, faulty: bool) {
+        let ids: Vec<FetchId> = self.model.fetches.keys().copied().collect();
+        let Some(id) = self.rng.choice(ids) else { return };
+        let (fetch, _) = self.model.fetches.remove(&id).unwrap();
+        let rules = Rules::parse(format!("User-agent: *\nDisallow: {DENIED}\n").as_bytes(), "urlserver");
+        let long = long_now_and_then(&mut self.rng);
+        let answer = match self.rng.u8(..if faulty { 12 } else { 1 }) {
+            6 | 7 => {
+                let to = format!("http://h{}.example/r{}", self.rng.u64(..2 * self.hosts), self.rng.u8(..));
+                Answer::Moved { to: Url::parse(&to).unwrap() }
+            }
+            8 => Answer::Refused { status: 503, retry_after: Some(Duration::from_secs(long)) },
+            9 => Answer::Refused { status: 500, retry_after: None },
+            10 => Answer::Unreachable(Outcome::ConnectFailed),
+            11 => Answer::Unreachable(Outcome::Timeout),
+            _ => Answer::Rules { rules, max_age: self.rng.bool().then(|| Duration::from_secs(long)) },
+        };
+        if let (Answer::Rules { .. }, "/robots.txt") = (&answer, fetch.url.tail().path()) {
+            self.model.known.insert(format!("{}:{}", fetch.url.host(), fetch.url.tail().port()));
+        } else if let Answer::Rules { .. } = &answer {
+            // A redirect has come to its end: the model does not know whose it was.
+            let origins =
+                (0..2 * self.hosts).flat_map(|host| [80, 81].map(|port| format!("h{host}.example:{port}")));
+            self.model.known.extend(origins);
+        }
+        self.scheduler.handle_fetched(self.now, id, answer.clone());
+        self.scheduler.handle_fetched(self.now, id, answer);
+    }
+
     fn connect(&mut self) {
         let spider = self.scheduler.handle_spider_connected();
         self.unwritten.insert(spider, Vec::new());
@@ -264,12 +338,7 @@ impl World {
         let written: Vec<_> = lines.drain(..count).collect();
         self.scheduler.handle_written(self.now, spider, count);
         for (trans, mut send) in written {
-            for key in &send.keys {
-                let gap = self.pace_of(key).gap;
-                if let Some(last) = self.model.last_send.insert(key.clone(), self.now) {
-                    assert!(self.now.since(last) >= gap, "{key}: {last:?} and {:?}", self.now);
-                }
-            }
+            send.keys.iter().for_each(|key| self.count_send(key));
             send.status = self.now;
             send.born = self.now;
             assert!(self.model.in_flight.insert(trans, send).is_none(), "{trans:?} given twice");
@@ -360,6 +429,9 @@ impl World {
                 break;
             }
             self.answer_probe(false);
+            while !self.model.fetches.is_empty() {
+                self.answer_fetch(false);
+            }
             for (host, _) in std::mem::take(&mut self.lookups) {
                 let addresses = vec![self.address()];
                 let ttl = Duration::from_secs(1000);
@@ -367,6 +439,9 @@ impl World {
             }
             for (spider, count) in self.unwritten.clone().into_iter().map(|(s, lines)| (s, lines.len())) {
                 for (trans, send) in self.unwritten.get_mut(&spider).unwrap().drain(..) {
+                    for key in &send.keys {
+                        self.model.last_send.insert(key.clone(), self.now);
+                    }
                     self.model.in_flight.insert(trans, send);
                 }
                 self.scheduler.handle_written(self.now, spider, count);
@@ -382,6 +457,7 @@ impl World {
             self.pump();
             let idle = self.lookups.is_empty()
                 && self.probes.is_empty()
+                && self.model.fetches.is_empty()
                 && self.unwritten.values().all(Vec::is_empty);
             if let Some(deadline) = self.scheduler.deadline().filter(|_| idle) {
                 self.now = self.now.max(deadline);

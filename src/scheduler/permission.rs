@@ -9,6 +9,7 @@
 
 use super::Scheduler;
 use super::gates::GateOwner;
+use super::hosts::Place;
 use super::origins::{Ask, Fetch, LIFETIME, LIFETIME_MIN, OriginKey, UNASKED, Want};
 use super::slots::Wait;
 use super::status::{doubled, is_refusal, went_well};
@@ -29,7 +30,7 @@ const BACK_OFF_MIN: Duration = Duration::from_secs(1);
 const BACK_OFF_MAX: Duration = Duration::from_secs(300);
 /// The wait is up to this fraction longer, so that hosts that failed together do not come back together.
 const JITTER: f64 = 0.25;
-/// A host whose rules are asked for elsewhere for longer than this lets others have its slot.
+/// A host that waits for its rules for longer than this lets others have its slot.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A request for a robots.txt: exactly one [`Scheduler::handle_fetched`] must follow.
@@ -136,12 +137,18 @@ impl Scheduler {
             }
             Judgement::Open => {
                 let key = OriginKey::of(self.leases[lease].url.tail());
-                if let Some(at) = self.origins.find(host, key).and_then(|origin| origin.asks_at()) {
+                let again = self.origins.find(host, key).and_then(|origin| origin.asks_at());
+                if let Some(at) = again.or_else(|| self.patience(now, host)) {
                     self.origins.timers.set(host, at);
                 }
             }
         }
         false
+    }
+
+    /// When a host that waits for an answer has waited too long, if that is not known already.
+    fn patience(&self, now: Instant, host: HostId) -> Option<Instant> {
+        self.origins.timers.at(host).is_none().then_some(now + PATIENCE)
     }
 
     /// The first document of a host that has one, out of its queue.
@@ -297,12 +304,13 @@ impl Scheduler {
     fn follow(&mut self, now: Instant, want: Want, to: Url) {
         let (first, next) = (want.host, self.host_named(to.host()));
         self.add_want(next, Want { url: to, hops: want.hops + 1, ..want });
-        if next != first {
-            self.origins.timers.set(first, now + PATIENCE);
-        }
         self.mind_literal(now, next);
         self.unbench(now, next);
         self.look_at(now, next);
+        // Where slots are scarce, whoever waits for one must not wait for who holds it in vain.
+        if next != first && self.hosts[next].place == Place::Leftover {
+            self.bench_without_answer(now, first);
+        }
     }
 
     /// There is no knowing what the rules are: older ones count for a while, else nothing is allowed.
@@ -343,7 +351,7 @@ impl Scheduler {
         self.settle(now, gate);
     }
 
-    /// A host's timer: its rules may be asked for again, or they have been asked for elsewhere for long.
+    /// A host's timer: its rules may be asked for again, or the answer has taken long.
     pub(super) fn handle_origin_timer(&mut self, now: Instant, host: HostId) {
         if self.hosts[host].has_work() {
             self.look_at(now, host);
