@@ -4,7 +4,9 @@
 //! Only the fetcher does I/O. Not here: when to ask, whom to ask next after a redirect, how long rules are
 //! kept, what holds when nobody answers. Those belong to the scheduler, which is told each [`Answer`].
 
+mod body;
 mod fetch;
+mod freshness;
 mod rules;
 
 pub use fetch::{FetchLimits, Fetcher};
