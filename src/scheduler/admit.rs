@@ -93,7 +93,6 @@ impl Scheduler {
         let mut url = self.leases.buffer();
         url.set(candidate.doc, candidate.url.tail());
         let lease = self.leases.add(host, url);
-        self.leases[lease].permit.turn = self.turn_behind_all(host);
         self.leases[lease].state = LeaseState::Waiting;
         self.leases.waits.set(lease, now + candidate.wait);
         self.hosts[host].leases += 1;

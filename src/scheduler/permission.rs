@@ -10,6 +10,7 @@
 use super::Scheduler;
 use super::gates::GateOwner;
 use super::hosts::Place;
+use super::leases::LeaseState;
 use super::origins::{Ask, Fetch, LIFETIME, LIFETIME_MIN, OriginKey, UNASKED, Want};
 use super::slots::Wait;
 use super::status::{doubled, is_refusal, went_well};
@@ -178,12 +179,19 @@ impl Scheduler {
     }
 
     /// The turn of a document that comes after all that are queued.
-    pub(super) fn turn_behind_all(&self, host: HostId) -> u64 {
+    fn turn_behind_all(&self, host: HostId) -> u64 {
         self.origins.get(host).map_or(0, |entry| entry.taken) + self.hosts[host].urls.len() as u64 + 1
     }
 
-    /// Puts a document that was sent before in front of one that is there only to be judged.
+    /// Puts a document that was sent before, or has had to wait, in front of one that is there only to be judged.
     pub(super) fn put_first(&mut self, host: HostId, lease: LeaseId) {
+        if let Some(entry) = self.origins.get_mut(host)
+            && self.leases[lease].permit.turn == 0
+        {
+            // It has waited for its time, and never was in the queue.
+            entry.taken += 1;
+            self.leases[lease].permit.turn = entry.taken;
+        }
         let front = &mut self.hosts[host].front;
         let fresh = front.back::<LeaseId>().filter(|&last| self.leases[last].permit.fresh);
         if let Some(fresh) = fresh {
@@ -220,6 +228,8 @@ impl Scheduler {
             }
             return Judgement::Open;
         };
+        // Nothing ends by rules that may be about to change.
+        let is_final = origin.is_fresh(now) || origin.failures > 0;
         let version = known.version;
         let delay = known.rules.delay().unwrap_or_default();
         let verdict = if permit.version == version {
@@ -238,7 +248,10 @@ impl Scheduler {
         if ask {
             self.want(host, key);
         }
-        verdict
+        match verdict {
+            Judgement::Ends(_) if !is_final => Judgement::Open,
+            Judgement::Allowed | Judgement::Ends(_) | Judgement::Open => verdict,
+        }
     }
 
     /// The host's own rules are to be asked for.
@@ -335,8 +348,10 @@ impl Scheduler {
         self.look_at_rules(now, host);
     }
 
+    /// What a host waits for may be another thing now.
     fn look_at_rules(&mut self, now: Instant, host: HostId) {
         self.origins.timers.cancel(host);
+        self.stop_waiting(now, host);
         self.unbench(now, host);
         if self.hosts[host].has_work() {
             self.look_at(now, host);
@@ -348,6 +363,10 @@ impl Scheduler {
         let robots = self.origins.get(host).map(|entry| entry.delay(self.config.crawl_delay_max));
         let gate = self.hosts[host].gate;
         self.gates[gate].set_gap(self.config.host.gap.max(robots.unwrap_or_default()));
+        let lines = self.hosts[host].slot().into_iter().flat_map(|slot| self.slots.leases_of(slot));
+        if lines.into_iter().any(|lease| matches!(self.leases[lease].state, LeaseState::Unwritten(_))) {
+            self.gates[gate].await_write();
+        }
         self.settle(now, gate);
     }
 

@@ -252,9 +252,17 @@ impl Slots {
     }
 
     pub(super) fn used_cells(&self, slot: SlotId) -> usize {
+        self.leases_of(slot).count()
+    }
+
+    /// What is in flight from `slot`.
+    pub(super) fn leases_of(&self, slot: SlotId) -> impl Iterator<Item = LeaseId> {
         let start = self.cell_index(slot, 0);
         let cells = &self.cells[start..start + self.cells_per_slot as usize];
-        cells.iter().filter(|cell| matches!(cell, Cell::Used(_))).count()
+        cells.iter().filter_map(|cell| match cell {
+            Cell::Used(lease) => Some(*lease),
+            Cell::Free { .. } => None,
+        })
     }
 }
 

@@ -1,6 +1,6 @@
 //! Plans drawn from a seed: worlds in which everything goes wrong that can.
 
-use super::plan::{IndexManners, NameManners, Outage, Plan, Site, Storm, Wires};
+use super::plan::{IndexManners, NameManners, Outage, Plan, RobotsManners, Site, Storm, Wires};
 use crate::profile::Profile;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use urlserver::document::{Done, Outcome};
@@ -46,7 +46,7 @@ pub fn draw(seed: u64, scale: &Scale) -> Plan {
     let heal_at = Instant::ZERO + faults;
     Plan {
         seed: rng.u64(..),
-        sites: sites(&mut rng, hosts, addresses, urls, heal_at),
+        sites: sites(&mut rng, hosts, addresses, urls, heal_at, config.max_attempts == 0),
         spiders: (0..spiders).map(|_| profile(&mut rng, scale)).collect(),
         wires: wires(&mut rng, large),
         index: index(&mut rng),
@@ -75,6 +75,8 @@ pub fn name(n: u32) -> String {
 fn config(rng: &mut fastrand::Rng, large: bool, addresses: u32) -> Config {
     let base = Config {
         seed: rng.u64(..),
+        robots: rng.u8(..4) > 0,
+        crawl_delay_max: (rng.u8(..3) == 0).then(|| Duration::from_secs(rng.u64(1..12))),
         aliases: aliases(rng, large),
         groups: groups(rng, large, addresses),
         ..Config::default()
@@ -156,7 +158,14 @@ fn groups(rng: &mut fastrand::Rng, large: bool, addresses: u32) -> Vec<GroupRule
 }
 
 /// Zipf's law, roughly: the n-th host has 1/n of the first.
-fn sites(rng: &mut fastrand::Rng, hosts: u32, addresses: u32, urls: u32, heal_at: Instant) -> Vec<Site> {
+fn sites(
+    rng: &mut fastrand::Rng,
+    hosts: u32,
+    addresses: u32,
+    urls: u32,
+    heal_at: Instant,
+    endless: bool,
+) -> Vec<Site> {
     let mut sizes = vec![0u32; hosts as usize];
     for _ in 0..urls {
         let host = f64::from(hosts).powf(rng.f64()) as usize - 1;
@@ -170,12 +179,38 @@ fn sites(rng: &mut fastrand::Rng, hosts: u32, addresses: u32, urls: u32, heal_at
         }
         let mut site = Site::new(&name(n as u32), size, &homes);
         site.names = names(rng, heal_at);
+        site.robots = robots(rng, hosts as usize, endless);
         if rng.u8(..5) == 0 {
             site.storms.push(storm(rng, heal_at));
         }
         site
     };
     sizes.iter().enumerate().map(site).collect()
+}
+
+/// Rules, delays, redirects and silence. Where nothing is ever given up, nothing may be silent for ever.
+fn robots(rng: &mut fastrand::Rng, sites: usize, endless: bool) -> RobotsManners {
+    let slow = pick(rng, &[50, 3000]);
+    let latency_max = millis(rng, slow);
+    let rules = RobotsManners {
+        exists: true,
+        denies: rng.bool().then(|| rng.u8(..10)),
+        delay: (rng.u8(..4) == 0).then(|| Duration::from_secs(rng.u64(1..12))),
+        max_age: rng.bool().then(|| Duration::from_secs(rng.u64(..120))),
+        failures: pick(rng, &[0.0, 0.0, 0.3]),
+        latency_max,
+        ..RobotsManners::default()
+    };
+    match rng.u8(..8) {
+        0 => RobotsManners { exists: false, ..rules },
+        1 | 2 => {
+            let stride = if endless { 0 } else { rng.usize(..sites) };
+            RobotsManners { hops: rng.u8(1..8), stride, ..rules }
+        }
+        3 => RobotsManners { failures: 0.9, ..rules },
+        4 if !endless && rng.bool() => RobotsManners { dead: true, ..rules },
+        _ => rules,
+    }
 }
 
 fn names(rng: &mut fastrand::Rng, heal_at: Instant) -> NameManners {

@@ -6,6 +6,7 @@
 //! nothing of how the scheduler keeps them.
 
 use super::fault::{Fault, Faults};
+use super::robots::{Asked, AskedById};
 use crate::audit::{GateLimit, Grouping, Kind};
 use crate::violation::GateKey;
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -13,7 +14,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use urlserver::document::{Done, Outcome, Report};
 use urlserver::hostdb::Resolution;
-use urlserver::ids::{DocId, SpiderId, TransId};
+use urlserver::ids::{DocId, FetchId, SpiderId, TransId};
 use urlserver::scheduler::{Admission, Config, Rest, Work};
 use urlserver::time::{Duration, Instant, scaled};
 
@@ -53,6 +54,10 @@ pub(super) struct Ledger {
     /// Where each host may be: the last answer for its name, and what the index said.
     answers: HashMap<Box<str>, Vec<IpAddr>>,
     given: HashMap<Box<str>, Vec<IpAddr>>,
+    /// Crawl-delays that have become known.
+    delays: HashMap<Box<str>, Duration>,
+    /// Requests for a robots.txt under way.
+    asked: AskedById,
     pub(super) faults: Faults,
 }
 
@@ -69,6 +74,8 @@ impl Ledger {
             reported: HashSet::new(),
             answers: HashMap::new(),
             given: HashMap::new(),
+            delays: HashMap::new(),
+            asked: AskedById::new(),
             faults: Faults::default(),
         }
     }
@@ -124,6 +131,45 @@ impl Ledger {
     /// A line has been decided on.
     pub(super) fn handle_decided(&mut self, now: Instant, work: &Work<'_>) {
         let Work { spider, trans, doc, ip, host, .. } = *work;
+        let gates = self.enter(now, host, ip);
+        let new = self.names_given.insert(trans);
+        self.expect(new, now, || Fault::TransTwice(trans));
+        match self.pending.get_mut(&doc) {
+            None => self.faults.add(now, Fault::Unknown(doc)),
+            Some(pending) => {
+                let twice = std::mem::replace(&mut pending.in_flight, true);
+                self.expect(!twice, now, || Fault::Twice(doc));
+            }
+        }
+        self.sends.insert(trans, Send { spider, doc, gates, written: None, status: now });
+    }
+
+    /// A robots.txt is asked for: as good as a send that is written at once.
+    pub(super) fn handle_fetch(&mut self, now: Instant, id: FetchId, host: &str, ip: IpAddr) {
+        let gates = self.enter(now, host, ip);
+        for key in &gates {
+            self.gates.entry(key.clone()).or_default().last_write = Some(now);
+        }
+        self.asked.insert(id, Asked { gates, at: now });
+    }
+
+    /// It is answered.
+    pub(super) fn handle_fetched(&mut self, now: Instant, id: FetchId, done: Done) {
+        let Some(Asked { gates, at }) = self.asked.remove(&id) else { return };
+        for key in &gates {
+            self.gates.entry(key.clone()).or_default().in_flight -= 1;
+        }
+        self.rest(now, &gates, now.since(at));
+        self.hold(now, &gates, done);
+    }
+
+    /// The host asks for this much time between two sends.
+    pub(super) fn set_delay(&mut self, host: &str, delay: Duration) {
+        self.delays.insert(host.into(), delay);
+    }
+
+    /// One more in flight at all gates, which must be open.
+    fn enter(&mut self, now: Instant, host: &str, ip: IpAddr) -> Vec<GateKey> {
         let mut gates = vec![GateKey::Host(Arc::from(host)), GateKey::Ip(ip)];
         gates.extend(self.grouping.of(host, ip));
         for key in &gates {
@@ -141,16 +187,7 @@ impl Ledger {
         let literal = host.parse() == Ok(ip);
         let at_home = known(&self.answers) || known(&self.given) || literal;
         self.expect(at_home, now, || Fault::NotThere(host.into(), ip));
-        let new = self.names_given.insert(trans);
-        self.expect(new, now, || Fault::TransTwice(trans));
-        match self.pending.get_mut(&doc) {
-            None => self.faults.add(now, Fault::Unknown(doc)),
-            Some(pending) => {
-                let twice = std::mem::replace(&mut pending.in_flight, true);
-                self.expect(!twice, now, || Fault::Twice(doc));
-            }
-        }
-        self.sends.insert(trans, Send { spider, doc, gates, written: None, status: now });
+        gates
     }
 
     /// Its line has been written.
@@ -186,9 +223,14 @@ impl Ledger {
         self.expect(written.is_some() == counted, now, || Fault::Miscounted(trans));
         let Some(written) = written else { return };
         let Some(send) = self.end(trans) else { return };
-        self.rest(now, &send, now.since(written));
+        self.rest(now, &send.gates, now.since(written));
+        self.hold(now, &send.gates, done);
+    }
+
+    /// A refusal says how long to stay away.
+    fn hold(&mut self, now: Instant, gates: &[GateKey], done: Done) {
         if let (Outcome::Status(429 | 503), Some(wait)) = (done.outcome, done.retry_after) {
-            let first = |kind| send.gates.iter().find(|key| Kind::of(key) == kind);
+            let first = |kind| gates.iter().find(|key| Kind::of(key) == kind);
             if let Some(holder) = first(Kind::Group).or_else(|| first(Kind::Host)) {
                 self.close(holder, now + wait);
             }
@@ -223,7 +265,7 @@ impl Ledger {
                 continue;
             };
             if let Some(written) = send.written {
-                self.rest(now, &send, now.since(written));
+                self.rest(now, &send.gates, now.since(written));
             }
         }
     }
@@ -253,7 +295,10 @@ impl Ledger {
 
     fn limit(&self, key: &GateKey) -> GateLimit {
         match key {
-            GateKey::Host(_) => self.config.host.into(),
+            GateKey::Host(host) => {
+                let (limit, delay) = (GateLimit::from(self.config.host), self.delays.get(&**host));
+                GateLimit { gap: delay.map_or(limit.gap, |&delay| limit.gap.max(delay)), ..limit }
+            }
             GateKey::Ip(ip) if self.grouping.is_exempt(*ip) => GateLimit::NONE,
             GateKey::Ip(_) => self.config.ip.into(),
             GateKey::Group(_) => self.grouping.rule(key).map_or(GateLimit::NONE, |rule| rule.pace.into()),
@@ -274,8 +319,8 @@ impl Ledger {
         Some(send)
     }
 
-    fn rest(&mut self, now: Instant, send: &Send, took: Duration) {
-        for key in &send.gates {
+    fn rest(&mut self, now: Instant, gates: &[GateKey], took: Duration) {
+        for key in gates {
             let rule = match key {
                 GateKey::Host(_) => Some(self.config.rest),
                 GateKey::Ip(_) => None,
