@@ -5,8 +5,11 @@
 //! kept, what holds when nobody answers. Those belong to the scheduler, which is told each [`Answer`].
 
 mod body;
+mod delay;
 mod fetch;
 mod freshness;
+mod parse;
+mod pattern;
 mod rules;
 
 pub use fetch::{FetchLimits, Fetcher};
