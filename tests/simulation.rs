@@ -4,11 +4,12 @@
 
 #![allow(clippy::unwrap_used)]
 
+use spider_sim::audit::Grouping;
 use spider_sim::profile::{Latency, Profile};
 use spider_sim::world::draw::address;
 use spider_sim::world::plan::{NameManners, Outage, Plan, Site, Storm};
 use spider_sim::world::{Scale, SendSeen, Verdict, World, draw};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use urlserver::document::{DenyReason, Done, End, FailReason, Outcome};
 use urlserver::hostdb::health::HealthRule;
 use urlserver::scheduler::{Config, GroupRule, IpRange, Pace, Rest};
@@ -27,6 +28,42 @@ fn every_world_heals_and_drains_without_a_broken_promise() {
         let verdict = std::panic::catch_unwind(world).expect(&again);
         assert!(verdict.is_clean(), "{:#?}\n{again}", verdict.wrongs);
     }
+}
+
+/// Smaller than those that are run by hand (`spider-sim sim --hosts 100000 --addresses 2000 --hours 3`), and with
+/// the same in them.
+#[test]
+fn large_worlds_with_all_faults_and_groups_drain_without_a_broken_promise() {
+    let first = number("SEED", 0);
+    let mut sends: HashMap<String, u64> = HashMap::new();
+    let mut faults = [0; 7];
+    for seed in first..first + 4 {
+        let scale = Scale {
+            hosts: Some(5000),
+            addresses: Some(200),
+            urls: Some(8000),
+            faults: Some(secs(1800)),
+            ..Scale::default()
+        };
+        let plan = Plan { keep_sends: true, ..draw(seed, &scale) };
+        let grouping = Grouping::new(&plan.config.aliases, &plan.config.groups);
+        let verdict = World::new(plan).run(|_| ());
+        let again = "repeat with `spider-sim sim --hosts 5000 --addresses 200 --urls 8000 --hours 0.5";
+        assert!(verdict.is_clean(), "{:#?}\n{again} --seed {seed}`", verdict.wrongs);
+        for send in &verdict.sends {
+            grouping.of(&send.host, send.ip).for_each(|key| *sends.entry(key.to_string()).or_default() += 1);
+        }
+        let c = verdict.stats.counters;
+        let crashes = verdict.counts.iter().map(|counts| counts.crashes).sum();
+        let seen =
+            [c.holds, c.addresses_down, c.lookups_unanswered, c.expired, c.stale_status, c.denied, crashes];
+        faults.iter_mut().zip(seen).for_each(|(all, seen)| *all += seen);
+    }
+    for group in ["alias0", "named", "domain", "four", "six", "cdn"] {
+        let count = sends.get(&format!("group {group}")).copied().unwrap_or(0);
+        assert!(count > 50, "{group}: {sends:?}");
+    }
+    assert!(faults.iter().all(|&count| count > 10), "{faults:?}");
 }
 
 #[test]

@@ -30,6 +30,7 @@ pub use grouping::Grouping;
 pub use limits::{Extremes, Kind, Limits, Slack};
 
 use crate::event::{Event, Sent, is_final};
+use crate::wait::RETRY_AFTER_MAX;
 use docs::{Docs, Fate};
 use gate::{Gate, Window};
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -364,20 +365,25 @@ impl Auditor {
         }
     }
 
-    /// What a DONE asks for: the host rests, and after a 429 or 503 with `retry-after` its first group does
+    /// What a DONE asks for: the host rests, and a group with a rest of its own; and after a 429 or 503 with `retry-after` its first group does
     /// (the alias, if it has one), or the host if it is in none.
     fn hold(&mut self, at: Instant, live: &Live, done: Done) {
-        let rest = self.limits.rest.after(at.since(live.read_at));
+        let took = at.since(live.read_at);
         let retry_after = done.retry_after.filter(|_| matches!(done.outcome, Outcome::Status(429 | 503)));
         let first = |kind| live.gates.iter().find(|key| Kind::of(key) == kind);
         let holder = first(Kind::Group).or_else(|| first(Kind::Host));
         for key in &live.gates {
             let Some(gate) = self.gates.get_mut(key) else { continue };
-            if Kind::of(key) == Kind::Host {
-                gate.hold(live.spider, at, at + rest);
+            let rest = match key {
+                GateKey::Host(_) => Some(self.limits.rest),
+                GateKey::Ip(_) => None,
+                GateKey::Group(_) => self.grouping.rule(key).and_then(|rule| rule.rest).map(Rest::from),
+            };
+            if let Some(rest) = rest {
+                gate.hold(live.spider, at, at + rest.after(took));
             }
             if let Some(wait) = retry_after.filter(|_| Some(key) == holder) {
-                gate.hold(live.spider, at, at + wait);
+                gate.hold(live.spider, at, at + wait.min(RETRY_AFTER_MAX));
             }
         }
     }

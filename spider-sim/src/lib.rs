@@ -18,5 +18,6 @@ pub mod sim;
 pub mod speech;
 pub mod tcp;
 pub mod violation;
+pub mod wait;
 pub mod workload;
 pub mod world;

@@ -92,6 +92,8 @@ struct Fetch {
 #[derive(Debug)]
 pub struct Spider {
     persona: Persona,
+    /// The time since 1970 at [`Instant::ZERO`], for dates.
+    unix_start: Option<Duration>,
     rng: fastrand::Rng,
     link: Link,
     reading: bool,
@@ -118,6 +120,7 @@ impl Spider {
         Spider {
             rng: fastrand::Rng::with_seed(persona.seed),
             persona,
+            unix_start: None,
             link: Link::Connecting,
             reading: true,
             timers: BinaryHeap::new(),
@@ -136,6 +139,11 @@ impl Spider {
         }
     }
 
+    /// Tells it the time since 1970 at [`Instant::ZERO`]: from now on it knows dates.
+    pub fn set_unix_start(&mut self, unix_start: Duration) {
+        self.unix_start = Some(unix_start);
+    }
+
     /// From now on another character, as after healing. What is under way stays as it was drawn.
     pub fn set_profile(&mut self, profile: Profile) {
         self.persona.profile = profile;
@@ -145,6 +153,7 @@ impl Spider {
     /// held for ever stays held, and a spider that never says outcomes does not say this one.
     pub fn handle_answer(&mut self, now: Instant, trans: TransId, done: Done, latency: Duration) {
         let mute = self.persona.profile.unsaid >= 1.0;
+        let form = Dialect::draw_form(&self.persona.profile, &mut self.rng);
         let Some(fetch) = self.fetches.get_mut(&trans).filter(|fetch| fetch.ends_at != Instant::FAR) else {
             return;
         };
@@ -152,6 +161,7 @@ impl Spider {
         if !mute {
             fetch.done = done;
             fetch.dialect.verb_first = false;
+            fetch.dialect.wait = form;
         }
         let ends_at = fetch.ends_at;
         self.schedule(ends_at, Task::Finish(trans));
@@ -352,9 +362,10 @@ impl Spider {
             return;
         }
         let Some(fetch) = self.fetches.remove(&trans) else { return };
-        self.events.push_back(Event::Done { at: now, trans, done: fetch.done });
-        self.counts.count_done(fetch.done);
-        let line = speech::done(trans, fetch.done, fetch.dialect);
+        let (done, wait) = self.word(now, &fetch);
+        self.events.push_back(Event::Done { at: now, trans, done });
+        self.counts.count_done(done);
+        let line = speech::done(trans, done.outcome, wait.as_deref(), fetch.dialect);
         self.say(line.as_bytes());
         if fetch.repeat {
             self.counts.stale += 1;
@@ -362,6 +373,14 @@ impl Spider {
         }
         self.remember_ended(trans);
         self.return_credit();
+    }
+
+    /// What is said of a fetch now, with the wait in words.
+    fn word(&self, now: Instant, fetch: &Fetch) -> (Done, Option<String>) {
+        let Some(wait) = fetch.done.retry_after else { return (fetch.done, None) };
+        let unix_now = self.unix_start.map(|start| start + now.since(Instant::ZERO));
+        let (text, retry_after) = fetch.dialect.wait.word(unix_now, wait);
+        (Done { retry_after, ..fetch.done }, Some(text))
     }
 
     fn work_on(&mut self, now: Instant, trans: TransId) {

@@ -78,6 +78,8 @@ pub struct Profile {
     pub retry_after: f64,
     /// Longest `retry-after`.
     pub retry_after_max: Duration,
+    /// Of those, and of what web servers say of themselves: in another form than seconds.
+    pub wait_forms: f64,
     /// DONE with the verb first (and so without outcome).
     pub verb_first: f64,
     /// CR before LF.
@@ -138,6 +140,7 @@ impl Profile {
             outcomes: vec![(90, Outcome::Status(200)), (4, Outcome::Status(301)), (6, Outcome::Status(404))],
             retry_after: 0.0,
             retry_after_max: Duration::from_secs(3),
+            wait_forms: 0.0,
             verb_first: 0.0,
             crlf: 0.0,
             keys: 0.0,
@@ -175,6 +178,7 @@ impl Profile {
             latency: Latency::Pareto(Duration::from_millis(5), 1.1),
             outcomes: chaos_outcomes(),
             retry_after: 0.5,
+            wait_forms: 0.5,
             verb_first: 0.2,
             crlf: 0.2,
             keys: 0.2,

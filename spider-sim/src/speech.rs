@@ -1,6 +1,7 @@
 //! What a spider says: good lines in every dialect, and lines that make no sense.
 
 use crate::profile::Profile;
+use crate::wait::Form;
 use std::fmt::Write;
 use urlserver::document::{Done, Outcome};
 use urlserver::ids::TransId;
@@ -15,6 +16,8 @@ pub struct Dialect {
     pub crlf: bool,
     /// Keys that the server does not know.
     pub keys: bool,
+    /// How a wait is written.
+    pub wait: Form,
 }
 
 impl Dialect {
@@ -24,7 +27,13 @@ impl Dialect {
             verb_first: rng.f64() < profile.verb_first,
             crlf: rng.f64() < profile.crlf,
             keys: rng.f64() < profile.keys,
+            wait: Dialect::draw_form(profile, rng),
         }
+    }
+
+    /// Draws how a web server writes the wait that it asks for.
+    pub fn draw_form(profile: &Profile, rng: &mut fastrand::Rng) -> Form {
+        if rng.f64() < profile.wait_forms { Form::draw(rng) } else { Form::Seconds }
     }
 
     fn end(self) -> &'static str {
@@ -56,13 +65,13 @@ fn draw_outcome(outcomes: &[(u32, Outcome)], rng: &mut fastrand::Rng) -> Outcome
     Outcome::Unsaid
 }
 
-/// A DONE. `done` must be [`Outcome::Unsaid`] where the verb comes first.
-pub fn done(trans: TransId, done: Done, dialect: Dialect) -> String {
+/// A DONE with this `retry-after`. The outcome must be [`Outcome::Unsaid`] where the verb comes first.
+pub fn done(trans: TransId, outcome: Outcome, wait: Option<&str>, dialect: Dialect) -> String {
     let mut line = if dialect.verb_first { format!("DONE {trans}") } else { format!("{trans} DONE") };
-    if done.outcome != Outcome::Unsaid {
-        let _ = write!(line, " {}", done.outcome);
-        if let Some(wait) = done.retry_after {
-            let _ = write!(line, " retry-after={}", wait.as_secs());
+    if outcome != Outcome::Unsaid {
+        let _ = write!(line, " {outcome}");
+        if let Some(wait) = wait {
+            let _ = write!(line, " retry-after={wait}");
         }
         if dialect.keys {
             line.push_str(" bytes=4711 type=text/html gzip");
@@ -90,7 +99,7 @@ pub fn add(host: &str, number: u32, rng: &mut fastrand::Rng) -> String {
 pub fn invented(rng: &mut fastrand::Rng) -> String {
     let trans = TransId(rng.u64(..) | 1 << 63);
     if rng.bool() {
-        done(trans, Outcome::Unsaid.into(), Dialect::default())
+        done(trans, Outcome::Unsaid, None, Dialect::default())
     } else {
         working(trans, Dialect::default())
     }
@@ -130,16 +139,15 @@ mod tests {
     #[test]
     fn dialects() {
         let plain = Dialect::default();
-        let wait = Done { outcome: Outcome::Status(429), retry_after: Some(Duration::from_secs(3)) };
-        assert_eq!(done(TransId(7), Outcome::Unsaid.into(), plain), "7 DONE\n");
-        assert_eq!(done(TransId(7), wait, plain), "7 DONE 429 retry-after=3\n");
+        assert_eq!(done(TransId(7), Outcome::Unsaid, None, plain), "7 DONE\n");
+        assert_eq!(done(TransId(7), Outcome::Status(429), Some("3"), plain), "7 DONE 429 retry-after=3\n");
         let keys = Dialect { keys: true, crlf: true, ..plain };
         assert_eq!(
-            done(TransId(7), Outcome::Timeout.into(), keys),
+            done(TransId(7), Outcome::Timeout, None, keys),
             "7 DONE timeout bytes=4711 type=text/html gzip\r\n"
         );
         let verb_first = Dialect { verb_first: true, ..plain };
-        assert_eq!(done(TransId(7), Outcome::Unsaid.into(), verb_first), "DONE 7\n");
+        assert_eq!(done(TransId(7), Outcome::Unsaid, None, verb_first), "DONE 7\n");
         assert_eq!(working(TransId(7), verb_first), "WORKING 7\n");
     }
 

@@ -24,7 +24,7 @@ pub use fault::{Fault, Faults};
 pub use plan::Plan;
 pub use verdict::{SendSeen, Verdict};
 
-use crate::audit::{Auditor, GateKey, GateLimit, Grouping, Limits, Rest, Slack};
+use crate::audit::{Auditor, GateKey, GateLimit, Grouping, Limits, Slack};
 use crate::event::{Event, Sent};
 use crate::machine::{Action, Persona, Spider};
 use crate::profile::Profile;
@@ -44,8 +44,8 @@ use wire::Wire;
 const NOTICE_MAX: Duration = Duration::from_secs(1);
 /// Steps in one instant after which time is said to stand still.
 const STEPS_PER_INSTANT_MAX: u32 = 100_000;
-/// All that was accepted must drain within this time after healing.
-const DRAIN_MAX: Duration = Duration::from_secs(30 * 86_400);
+/// All that was accepted must drain within this time after healing: the longest hold, and some.
+const DRAIN_MAX: Duration = Duration::from_secs(45 * 86_400);
 
 /// Something that will happen.
 enum Happening {
@@ -106,6 +106,12 @@ pub struct World {
 impl World {
     /// A world at its beginning.
     pub fn new(plan: Plan) -> World {
+        let rules = plan.config.clone();
+        World::with_rules(plan, rules)
+    }
+
+    /// A world whose scheduler goes by other rules than the plan's, to see that this is found out.
+    pub fn with_rules(plan: Plan, rules: Config) -> World {
         let mut rng = fastrand::Rng::with_seed(plan.seed);
         let working_every = plan.config.status_timeout / 3;
         let mut seat = |profile: &Profile| Seat {
@@ -118,7 +124,8 @@ impl World {
             wire: None,
             reading: true,
         };
-        let seats = plan.spiders.iter().map(&mut seat).collect();
+        let mut seats: Vec<Seat> = plan.spiders.iter().map(&mut seat).collect();
+        seats.iter_mut().for_each(|seat| seat.spider.set_unix_start(Duration::ZERO));
         let mut world = World {
             library: Library::new(&plan.sites, &plan.index, plan.heal_at, &mut rng),
             rng,
@@ -128,7 +135,7 @@ impl World {
             happenings: 0,
             steps: 0,
             steps_now: 0,
-            scheduler: Scheduler::new(plan.config.clone()),
+            scheduler: Scheduler::new(rules),
             seats,
             wires: BTreeMap::new(),
             lookups: 0,
@@ -417,13 +424,15 @@ fn auditor(plan: &Plan) -> Auditor {
 
 /// What the auditor is told of the rules.
 fn limits(config: &Config) -> Limits {
-    let urlserver::scheduler::Rest { factor, min, max } = config.rest;
     Limits {
         host: config.host.into(),
         ip: config.ip.into(),
         status_timeout: config.status_timeout,
         lease_max: config.lease_max,
         max_attempts: (config.max_attempts > 0).then_some(config.max_attempts),
-        rest: Rest { factor, min, max },
+        rest: config.rest.into(),
     }
 }
+
+#[cfg(test)]
+mod tests;

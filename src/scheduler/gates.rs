@@ -371,6 +371,21 @@ mod tests {
     }
 
     #[test]
+    fn strikes_and_a_suspect_address_are_remembered_for_the_quiet_time_and_no_longer() {
+        let quiet = QUIET.as_micros() as u64;
+        let mut struck = gate(1, 0);
+        assert_eq!(struck.strike(at(50), at(10)), Some(0));
+        let mut suspect = gate(1, 0);
+        suspect.suspect = Some(Trial::OneUrl);
+        for mut gate in [struck, suspect] {
+            gate.hold(at(100));
+            assert_eq!(gate.closed(at(100)), None);
+            assert!(!gate.owes_nothing(at(99 + quiet)));
+            assert!(gate.owes_nothing(at(100 + quiet)));
+        }
+    }
+
+    #[test]
     fn a_quick_error_rests_as_long_as_a_good_fetch() {
         let mut gate = gate(1, 0);
         gate.rest(at(0), Duration::from_micros(500), true);

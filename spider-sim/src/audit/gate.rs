@@ -27,6 +27,13 @@ pub struct Rest {
     pub max: Duration,
 }
 
+impl From<urlserver::scheduler::Rest> for Rest {
+    fn from(rest: urlserver::scheduler::Rest) -> Rest {
+        let urlserver::scheduler::Rest { factor, min, max } = rest;
+        Rest { factor, min, max }
+    }
+}
+
 impl Rest {
     /// The rest after a fetch that took `took`.
     pub fn after(&self, took: Duration) -> Duration {

@@ -1,12 +1,14 @@
 //! Plans drawn from a seed: worlds in which everything goes wrong that can.
 
+mod groups;
+
 use super::plan::{IndexManners, NameManners, Outage, Plan, RobotsManners, Site, Storm, Wires};
 use crate::profile::Profile;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use urlserver::document::{Done, Outcome};
 use urlserver::hostdb::health::HealthRule;
 use urlserver::hostdb::records::TtlRule;
-use urlserver::scheduler::{Config, GroupRule, IpRange, Pace, Rest};
+use urlserver::scheduler::{Config, Pace, Rest};
 use urlserver::time::{Duration, Instant};
 
 /// How large a world should be; what is not said is drawn, and small.
@@ -30,8 +32,26 @@ pub struct Scale {
 const LARGE: u32 = 1000;
 /// Laws are checked so often in a large world; each check walks everything.
 const CHECK_LARGE_EVERY: u64 = 1 << 17;
-/// Hosts of one alias.
-const ALIASED: u32 = 3;
+
+/// What storms and outages are like.
+#[derive(Clone, Copy)]
+struct Weather {
+    heal_at: Instant,
+    large: bool,
+    /// Web servers may ask for centuries.
+    absurd: bool,
+    /// Nothing is ever given up.
+    endless: bool,
+}
+
+impl Weather {
+    /// From when until when. In a large world, which lasts for hours, now and then for a good part of them.
+    fn spell(self, rng: &mut fastrand::Rng, millis_max: u64) -> (Instant, Instant) {
+        let from = before(rng, self.heal_at);
+        let long = self.large && rng.u8(..4) == 0;
+        (from, from + millis(rng, if long { 20 * millis_max } else { millis_max }))
+    }
+}
 
 /// Draws a world.
 pub fn draw(seed: u64, scale: &Scale) -> Plan {
@@ -42,15 +62,17 @@ pub fn draw(seed: u64, scale: &Scale) -> Plan {
     let urls = scale.urls.unwrap_or_else(|| if large { hosts * 10 } else { rng.u32(1..120) });
     let faults = scale.faults.unwrap_or_else(|| Duration::from_secs(rng.u64(10..240)));
     let spiders = scale.spiders.unwrap_or_else(|| if large { 16 } else { rng.u16(1..5) }).max(1);
-    let config = config(&mut rng, large, addresses);
+    let config = config(&mut rng, large, hosts, addresses);
     let heal_at = Instant::ZERO + faults;
+    let endless = config.max_attempts == 0;
+    let weather = Weather { heal_at, large, endless, absurd: rng.u8(..8) == 0 };
     Plan {
         seed: rng.u64(..),
-        sites: sites(&mut rng, hosts, addresses, urls, heal_at, config.max_attempts == 0),
+        sites: sites(&mut rng, hosts, addresses, urls, weather),
         spiders: (0..spiders).map(|_| profile(&mut rng, scale)).collect(),
         wires: wires(&mut rng, large),
-        index: index(&mut rng),
-        outages: outages(&mut rng, addresses, heal_at),
+        index: index(&mut rng, large),
+        outages: outages(&mut rng, addresses, weather),
         heal_at,
         check_every: if large { CHECK_LARGE_EVERY } else { 1 },
         keep_sends: false,
@@ -72,13 +94,13 @@ pub fn name(n: u32) -> String {
     format!("h{n}.d{}.example", n % 7)
 }
 
-fn config(rng: &mut fastrand::Rng, large: bool, addresses: u32) -> Config {
+fn config(rng: &mut fastrand::Rng, large: bool, hosts: u32, addresses: u32) -> Config {
     let base = Config {
         seed: rng.u64(..),
         robots: rng.u8(..4) > 0,
         crawl_delay_max: (rng.u8(..3) == 0).then(|| Duration::from_secs(rng.u64(1..12))),
-        aliases: aliases(rng, large),
-        groups: groups(rng, large, addresses),
+        aliases: groups::aliases(rng, large),
+        groups: groups::groups(rng, large, hosts, addresses),
         ..Config::default()
     };
     if large {
@@ -121,51 +143,8 @@ fn rest(rng: &mut fastrand::Rng) -> Rest {
     Rest { factor: rng.f64() * 3.0, min: max.mul_f64(rng.f64() * 0.2), max }
 }
 
-fn aliases(rng: &mut fastrand::Rng, large: bool) -> Vec<GroupRule> {
-    let rule = |rng: &mut fastrand::Rng, number: u32| GroupRule {
-        name: format!("alias{number}").into(),
-        hosts: (0..ALIASED).map(|n| name(number * ALIASED + n).into()).collect(),
-        domains: Vec::new(),
-        ranges: Vec::new(),
-        pace: pace(rng, large),
-        rest: rng.bool().then(|| rest(rng)),
-        robots: None,
-    };
-    (0..rng.u32(..3)).map(|number| rule(rng, number)).collect()
-}
-
-/// Hosts by name, by domain and by range; sometimes a range without limits, as CDNs are.
-fn groups(rng: &mut fastrand::Rng, large: bool, addresses: u32) -> Vec<GroupRule> {
-    let rule = |rng: &mut fastrand::Rng, number: u32| {
-        let kind = rng.u8(..4);
-        let range = IpRange { address: address(rng.u32(..addresses)), bits: rng.u8(30..33) };
-        GroupRule {
-            name: format!("group{number}").into(),
-            hosts: (0..2).filter(|_| kind == 0).map(|_| name(rng.u32(..20)).into()).collect(),
-            domains: (0..1)
-                .filter(|_| kind == 1)
-                .map(|_| format!("d{}.example", rng.u8(..7)).into())
-                .collect(),
-            ranges: if kind >= 2 { vec![range] } else { Vec::new() },
-            pace: if kind == 3 { Pace::FREE } else { pace(rng, large) },
-            rest: rng.bool().then(|| rest(rng)).filter(|_| kind != 3),
-            robots: None,
-        }
-    };
-    // A whole domain of a large world behind one clock would take it days.
-    let most = if large { 0 } else { 3 };
-    (0..rng.u32(..=most)).map(|number| rule(rng, number)).collect()
-}
-
 /// Zipf's law, roughly: the n-th host has 1/n of the first.
-fn sites(
-    rng: &mut fastrand::Rng,
-    hosts: u32,
-    addresses: u32,
-    urls: u32,
-    heal_at: Instant,
-    endless: bool,
-) -> Vec<Site> {
+fn sites(rng: &mut fastrand::Rng, hosts: u32, addresses: u32, urls: u32, weather: Weather) -> Vec<Site> {
     let mut sizes = vec![0u32; hosts as usize];
     for _ in 0..urls {
         let host = f64::from(hosts).powf(rng.f64()) as usize - 1;
@@ -178,10 +157,10 @@ fn sites(
             homes = vec![Ipv4Addr::new(10, 0, 0, 1).into()];
         }
         let mut site = Site::new(&name(n as u32), size, &homes);
-        site.names = names(rng, heal_at);
-        site.robots = robots(rng, hosts as usize, endless);
+        site.names = names(rng, weather.heal_at);
+        site.robots = robots(rng, hosts as usize, weather.endless);
         if rng.u8(..5) == 0 {
-            site.storms.push(storm(rng, heal_at));
+            site.storms.push(storm(rng, weather));
         }
         site
     };
@@ -225,33 +204,41 @@ fn names(rng: &mut fastrand::Rng, heal_at: Instant) -> NameManners {
     }
 }
 
-fn storm(rng: &mut fastrand::Rng, heal_at: Instant) -> Storm {
+fn storm(rng: &mut fastrand::Rng, weather: Weather) -> Storm {
     let outcome = Outcome::Status(pick(rng, &[429, 429, 503, 503, 500, 408]));
-    let retry_after = rng.bool().then(|| Duration::from_secs(rng.u64(..20)));
-    let from = before(rng, heal_at);
-    let until = from + millis(rng, 60_000);
+    let retry_after = match rng.u8(..16) {
+        0 => Some(Duration::ZERO),
+        1 if weather.absurd => Some(Duration::from_secs(u64::MAX)),
+        2..9 => Some(Duration::from_secs(rng.u64(..20))),
+        _ => None,
+    };
+    let (from, until) = weather.spell(rng, 60_000);
     Storm { from, until, done: Done { outcome, retry_after }, latency: millis(rng, 50) }
 }
 
-fn outages(rng: &mut fastrand::Rng, addresses: u32, heal_at: Instant) -> Vec<Outage> {
+fn outages(rng: &mut fastrand::Rng, addresses: u32, weather: Weather) -> Vec<Outage> {
     let outage = |rng: &mut fastrand::Rng| {
-        let from = before(rng, heal_at);
-        Outage { ip: address(rng.u32(..addresses)), from, until: from + millis(rng, 120_000) }
+        let (from, until) = weather.spell(rng, 120_000);
+        Outage { ip: address(rng.u32(..addresses)), from, until }
     };
-    (0..rng.u32(..=addresses)).map(|_| outage(rng)).collect()
+    let least = if weather.large { addresses / 2 } else { 0 };
+    (0..rng.u32(least..=addresses)).map(|_| outage(rng)).collect()
 }
 
 fn profile(rng: &mut fastrand::Rng, scale: &Scale) -> Profile {
     if let Some(profile) = &scale.profile {
         return profile.clone();
     }
-    match rng.u8(..8) {
-        0 => Profile::polite(),
+    let forms = Profile { wait_forms: 0.5, ..Profile::polite() };
+    match rng.u8(..9) {
+        0 => forms,
         1 => Profile::original(),
-        2 => Profile::pull(),
-        3 => Profile { pull: Some(rng.u32(1..8)), ..Profile::pull() },
+        2 => Profile { pull: Some(16), ..forms },
+        3 => Profile { pull: Some(rng.u32(1..8)), ..forms },
         4 => Profile { stall: 0.05, stall_max: Duration::from_secs(20), ..Profile::chaos() },
         5 => Profile { crash: 0.1, hang: 0.05, ..Profile::chaos() },
+        // Takes all it is given, and is never heard of again.
+        6 => Profile { hang: 1.0, silent: 1.0, ..forms },
         _ => Profile::chaos(),
     }
 }
@@ -266,14 +253,15 @@ fn wires(rng: &mut fastrand::Rng, large: bool) -> Wires {
     }
 }
 
-fn index(rng: &mut fastrand::Rng) -> IndexManners {
+fn index(rng: &mut fastrand::Rng, large: bool) -> IndexManners {
     IndexManners {
         delay_max: millis(rng, 500),
         empty: 0.1,
         deaf: 0.2,
         surplus: 0.1,
         repeats: 0.2,
-        late: 0.3,
+        // Else most of a large world would be over long before its faults are.
+        late: if large { 0.8 } else { 0.3 },
         given_ip: 0.03,
         wait: 0.05,
     }

@@ -9,6 +9,7 @@ use super::fault::{Fault, Faults};
 use super::robots::{Asked, AskedById};
 use crate::audit::{GateLimit, Grouping, Kind};
 use crate::violation::GateKey;
+use crate::wait::RETRY_AFTER_MAX;
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -146,6 +147,13 @@ impl Ledger {
 
     /// A robots.txt is asked for: as good as a send that is written at once.
     pub(super) fn handle_fetch(&mut self, now: Instant, id: FetchId, host: &str, ip: IpAddr) {
+        if std::env::var_os("DBG").is_some() {
+            eprintln!(
+                "{now:?} fetch {host} last {:?} delay {:?}",
+                self.gates.get(&GateKey::Host(Arc::from(host))).map(|g| g.last_write),
+                self.delays.get(host)
+            );
+        }
         let gates = self.enter(now, host, ip);
         for key in &gates {
             self.gates.entry(key.clone()).or_default().last_write = Some(now);
@@ -232,7 +240,7 @@ impl Ledger {
         if let (Outcome::Status(429 | 503), Some(wait)) = (done.outcome, done.retry_after) {
             let first = |kind| gates.iter().find(|key| Kind::of(key) == kind);
             if let Some(holder) = first(Kind::Group).or_else(|| first(Kind::Host)) {
-                self.close(holder, now + wait);
+                self.close(holder, now + wait.min(RETRY_AFTER_MAX));
             }
         }
     }
