@@ -468,7 +468,9 @@ impl World {
         assert!(self.scheduler.is_drained(), "not drained: {:?}", self.scheduler.stats());
         assert!(self.model.pending.is_empty(), "lost: {:?}", self.model.pending);
         let stats = self.scheduler.stats();
-        assert_eq!((stats.queued, stats.leftover, stats.in_flight, stats.slots_bound), (0, 0, 0, 0));
+        // A redirect may be followed for a host whose documents have ended meanwhile.
+        let bound = stats.slots_bound.saturating_sub(stats.robots_waiting);
+        assert_eq!((stats.queued, stats.leftover, stats.in_flight, bound), (0, 0, 0, 0));
     }
 }
 

@@ -209,7 +209,9 @@ impl World {
         self.ledger.handle_end(self.now);
         self.auditor.finish(self.now, &[]);
         let stats = self.scheduler.stats();
-        let left = (stats.queued, stats.leftover, stats.in_flight, stats.slots_bound);
+        // A redirect may be followed for a host whose documents have ended meanwhile.
+        let bound = stats.slots_bound.saturating_sub(stats.robots_waiting);
+        let left = (stats.queued, stats.leftover, stats.in_flight, bound);
         if left != (0, 0, 0, 0) || self.ledger.in_flight() > 0 {
             self.ledger.faults.add(self.now, Fault::NotFree(Box::new(stats)));
         }

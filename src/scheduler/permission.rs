@@ -273,6 +273,17 @@ impl Scheduler {
         want
     }
 
+    /// Rules are not asked for any more when nothing waits for them.
+    pub(super) fn drop_idle_wants(&mut self, through: HostId) {
+        while self.hosts[through].errand
+            && let Some(want) = self.origins.get(through).and_then(|entry| entry.wants.front())
+            && self.hosts[want.host].pending() == 0
+        {
+            let Some(want) = self.take_want(through) else { return };
+            self.origins.set_ask(want.host, want.key, Ask::No);
+        }
+    }
+
     fn fetch(&mut self, now: Instant, slot: SlotId, host: HostId) -> Option<RobotsFetch> {
         let (gates, ip) = (self.gate_set(host)?, self.hosts[host].ip?);
         let want = self.take_want(host)?;

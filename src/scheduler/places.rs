@@ -21,6 +21,7 @@ const SWEEP_STEPS: usize = 2;
 impl Scheduler {
     /// Something about a host has changed: finds it the right place, and sends its slot on its way.
     pub(super) fn look_at(&mut self, now: Instant, host: HostId) {
+        self.drop_idle_wants(host);
         if !self.hosts[host].has_work() {
             return self.retire(now, host);
         }

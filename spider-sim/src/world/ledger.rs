@@ -42,6 +42,14 @@ struct Pending {
     in_flight: bool,
 }
 
+/// A Crawl-delay that has become known.
+#[derive(Clone, Copy)]
+struct Delay {
+    gap: Duration,
+    /// The server may have forgotten it after this; then it asks for it again before it sends.
+    until: Instant,
+}
+
 /// See the module.
 pub(super) struct Ledger {
     config: Config,
@@ -56,7 +64,7 @@ pub(super) struct Ledger {
     answers: HashMap<Box<str>, Vec<IpAddr>>,
     given: HashMap<Box<str>, Vec<IpAddr>>,
     /// Crawl-delays that have become known.
-    delays: HashMap<Box<str>, Duration>,
+    delays: HashMap<Arc<str>, Delay>,
     /// Requests for a robots.txt under way.
     asked: AskedById,
     pub(super) faults: Faults,
@@ -133,6 +141,10 @@ impl Ledger {
     pub(super) fn handle_decided(&mut self, now: Instant, work: &Work<'_>) {
         let Work { spider, trans, doc, ip, host, .. } = *work;
         let gates = self.enter(now, host, ip);
+        for key in &gates {
+            let last = self.gates.get(key).and_then(|gate| gate.last_write);
+            self.expect_gap(now, key, last);
+        }
         let new = self.names_given.insert(trans);
         self.expect(new, now, || Fault::TransTwice(trans));
         match self.pending.get_mut(&doc) {
@@ -147,16 +159,10 @@ impl Ledger {
 
     /// A robots.txt is asked for: as good as a send that is written at once.
     pub(super) fn handle_fetch(&mut self, now: Instant, id: FetchId, host: &str, ip: IpAddr) {
-        if std::env::var_os("DBG").is_some() {
-            eprintln!(
-                "{now:?} fetch {host} last {:?} delay {:?}",
-                self.gates.get(&GateKey::Host(Arc::from(host))).map(|g| g.last_write),
-                self.delays.get(host)
-            );
-        }
         let gates = self.enter(now, host, ip);
         for key in &gates {
-            self.gates.entry(key.clone()).or_default().last_write = Some(now);
+            let last = self.gates.entry(key.clone()).or_default().last_write.replace(now);
+            self.expect_gap_of_fetch(now, key, last);
         }
         self.asked.insert(id, Asked { gates, at: now });
     }
@@ -171,9 +177,9 @@ impl Ledger {
         self.hold(now, &gates, done);
     }
 
-    /// The host asks for this much time between two sends.
-    pub(super) fn set_delay(&mut self, host: &str, delay: Duration) {
-        self.delays.insert(host.into(), delay);
+    /// The host asks for this much time between two sends, and is known to until then.
+    pub(super) fn set_delay(&mut self, host: &str, gap: Duration, until: Instant) {
+        self.delays.insert(host.into(), Delay { gap, until });
     }
 
     /// One more in flight at all gates, which must be open.
@@ -184,12 +190,11 @@ impl Ledger {
             let limit = self.limit(key);
             let gate = self.gates.entry(key.clone()).or_default();
             gate.in_flight += 1;
-            let (count, until, last) = (gate.in_flight, gate.closed_until, gate.last_write);
+            let (count, until) = (gate.in_flight, gate.closed_until);
             self.expect(limit.concurrent.is_none_or(|most| count <= most), now, || {
                 Fault::TooMany(key.clone())
             });
             self.expect(until <= now, now, || Fault::Closed(key.clone(), until));
-            self.expect_gap(now, key, last);
         }
         let known = |at: &HashMap<Box<str>, Vec<IpAddr>>| at.get(host).is_some_and(|ips| ips.contains(&ip));
         let literal = host.parse() == Ok(ip);
@@ -303,10 +308,7 @@ impl Ledger {
 
     fn limit(&self, key: &GateKey) -> GateLimit {
         match key {
-            GateKey::Host(host) => {
-                let (limit, delay) = (GateLimit::from(self.config.host), self.delays.get(&**host));
-                GateLimit { gap: delay.map_or(limit.gap, |&delay| limit.gap.max(delay)), ..limit }
-            }
+            GateKey::Host(_) => self.config.host.into(),
             GateKey::Ip(ip) if self.grouping.is_exempt(*ip) => GateLimit::NONE,
             GateKey::Ip(_) => self.config.ip.into(),
             GateKey::Group(_) => self.grouping.rule(key).map_or(GateLimit::NONE, |rule| rule.pace.into()),
@@ -345,9 +347,24 @@ impl Ledger {
         gate.closed_until = gate.closed_until.max(until);
     }
 
+    /// The gap of a send, with the Crawl-delay that must be known by then.
     fn expect_gap(&mut self, now: Instant, key: &GateKey, last: Option<Instant>) {
-        let gap = self.limit(key).gap;
+        let gap = self.limit(key).gap.max(self.delay(key).map_or(Duration::ZERO, |delay| delay.gap));
         self.expect(last.is_none_or(|last| last + gap <= now), now, || Fault::TooSoon(key.clone()));
+    }
+
+    /// The gap of a request for rules, with the Crawl-delay that cannot be forgotten yet.
+    fn expect_gap_of_fetch(&mut self, now: Instant, key: &GateKey, last: Option<Instant>) {
+        let known = self.delay(key).filter(|delay| now < delay.until);
+        let gap = self.limit(key).gap.max(known.map_or(Duration::ZERO, |delay| delay.gap));
+        self.expect(last.is_none_or(|last| last + gap <= now), now, || Fault::TooSoon(key.clone()));
+    }
+
+    fn delay(&self, key: &GateKey) -> Option<Delay> {
+        match key {
+            GateKey::Host(host) => self.delays.get(host).copied(),
+            GateKey::Ip(_) | GateKey::Group(_) => None,
+        }
     }
 
     fn expect(&mut self, holds: bool, now: Instant, fault: impl FnOnce() -> Fault) {

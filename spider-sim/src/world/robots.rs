@@ -19,6 +19,10 @@ const FETCHES_MAX: usize = 8;
 /// Redirects that are followed.
 const HOPS_MAX: u8 = 5;
 
+/// How long rules are kept.
+const LIFETIME: Duration = Duration::from_secs(86_400);
+const LIFETIME_MIN: Duration = Duration::from_secs(60);
+
 /// Scheme, host and port.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Origin {
@@ -65,7 +69,9 @@ impl World {
         self.ledger.handle_fetched(self.now, fetch.id, done_of(&answer));
         if !followed && !failed {
             if let Some(delay) = self.delay_of(&origin.host) {
-                self.ledger.set_delay(&origin.host, delay);
+                let age = self.manners(&origin.host).and_then(|manners| manners.max_age);
+                let lifetime = age.unwrap_or(LIFETIME).clamp(LIFETIME_MIN, LIFETIME);
+                self.ledger.set_delay(&origin.host, delay, self.now + lifetime);
             }
             self.watch.known.insert(origin);
         }
