@@ -5,7 +5,7 @@
 //! 1. [`index`]: documents come from here, as candidates, and their reports go back;
 //! 2. [`scheduler`]: queues, gates and leases; decides, and knows neither clock nor socket;
 //! 3. [`hostdb`]: names, addresses and their health;
-//! 4. [`robots`]: permission;
+//! 4. [`robots`]: what web servers permit;
 //! 5. [`wire`]: the line protocol that spiders speak, without sockets;
 //! 6. [`server`]: all tasks and sockets.
 //!

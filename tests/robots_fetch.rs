@@ -120,6 +120,9 @@ async fn https_with_a_trusted_root_answers() {
 
 #[tokio::test]
 async fn https_over_ipv6_answers() {
+    if std::net::TcpListener::bind("[::1]:0").is_err() {
+        return eprintln!("not tested: this machine has no IPv6");
+    }
     let web = Web::https("::1", &["::1"], |_| Reply::ok(DENY));
     let trusting = fetcher(PATIENT).trusting(web.root());
     check_denies_private(trusting.fetch(&url(&web, "https", "[::1]"), web.address().ip()).await);
@@ -358,7 +361,7 @@ async fn what_is_no_answer_is_unreachable() {
         format!("HTTP/1.1 200 OK\r\nContent-Length: 1000\r\n\r\n{DENY}"),
         format!("HTTP/1.1 200 OK\r\nContent-Length: -5\r\n\r\n{DENY}"),
         format!("HTTP/1.1 200 OK\r\nContent-Length: 33\r\nContent-Length: 34\r\n\r\n{DENY}"),
-        format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nd\r\nUser-agent: *\r\n"),
+        "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nd\r\nUser-agent: *\r\n".to_owned(),
         format!("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{DENY}"),
         format!("HTTP/1.1 200 OK\r\n{many}\r\n{DENY}"),
         format!("HTTP/1.1 200 OK\r\nX: {}\r\n\r\n{DENY}", "y".repeat(1 << 20)),
