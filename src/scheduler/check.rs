@@ -117,7 +117,7 @@ impl Scheduler {
                     law!("L3", used == host.in_flight, "{slot:?} uses {used} cells");
                 }
             }
-            law!("L2", (host.place == Place::Idle) == !host.has_work(), "{id:?} at {:?}", host.place);
+            law!("L2", (host.place == Place::Idle) != host.has_work(), "{id:?} at {:?}", host.place);
             law!("L9", host.full == (host.pending() >= self.config.queue_len as usize), "{id:?} full");
             let hopeless = host.ip.is_none() && host.place != Place::Idle && host.wants_to_go();
             law!(
@@ -220,7 +220,7 @@ impl Scheduler {
             let host = self.hosts.table.get(id);
             law!("L12", host.is_some(), "{id:?} is gone, its origins are not");
             let errand = host.is_some_and(|host| host.errand);
-            law!("L12", errand == !entry.wants.is_empty(), "{id:?} has {} wants", entry.wants.len());
+            law!("L12", errand != entry.wants.is_empty(), "{id:?} has {} wants", entry.wants.len());
             wanted.extend(entry.wants.iter());
             asking += entry.list.iter().filter(|origin| origin.is_asking()).count() as u64;
             asked += entry.list.iter().filter(|origin| origin.is_wanted()).count();

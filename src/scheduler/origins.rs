@@ -295,3 +295,70 @@ impl Origins {
         hosts.filter_map(|(index, entry)| Some((HostId::from_index(index), entry.as_deref()?)))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn key(text: &str) -> OriginKey {
+        OriginKey::of(Url::parse(text).expect(text).tail())
+    }
+
+    #[test]
+    fn rules_are_at_the_root_of_their_origin() {
+        for (text, host, robots) in [
+            ("http://a.example/x?y", "a.example", "http://a.example/robots.txt"),
+            ("http://a.example:443/x", "a.example", "http://a.example:443/robots.txt"),
+            ("https://u:p@a.example:8443/x", "a.example", "https://a.example:8443/robots.txt"),
+            ("https://a.example./x", "a.example", "https://a.example/robots.txt"),
+            ("http://[::1]:81/", "[::1]", "http://[::1]:81/robots.txt"),
+        ] {
+            let url = key(text).robots_url(host);
+            assert_eq!((url.as_str(), url.host()), (robots, host));
+            assert_eq!(Url::parse(robots).as_ref(), Ok(&url));
+        }
+    }
+
+    #[test]
+    fn a_host_with_countless_origins_is_remembered_by_the_last_ones_and_those_that_are_asked() {
+        let (mut origins, host) = (Origins::default(), HostId(3));
+        let port = |port: u16| OriginKey { secure: false, port };
+        origins.set_ask(host, port(0), Ask::Wanted);
+        for n in 1..1000 {
+            origins.set_ask(host, port(n), Ask::BackOff(Instant::ZERO));
+        }
+        assert_eq!(origins.get(host).map(|entry| entry.list.len()), Some(ORIGINS_MAX));
+        assert_eq!(origins.asking, ORIGINS_MAX as u64);
+        assert!(origins.find(host, port(0)).is_some_and(Origin::is_wanted));
+        assert!(origins.find(host, port(1)).is_none() && origins.find(host, port(999)).is_some());
+        origins.forget(host);
+        assert!(origins.asking == 0 && origins.get(host).is_none());
+    }
+
+    #[test]
+    fn rules_count_as_long_as_they_should_at_both_ends() {
+        let (mut origins, host, key) = (Origins::default(), HostId(0), key("http://a.example/"));
+        let day = Instant::ZERO + LIFETIME;
+        let before = |at: Instant| Instant::from_micros(at.as_micros() - 1);
+        origins.set_rules(Instant::ZERO, host, key, Rules::everything_allowed(), LIFETIME);
+        let origin = origins.origin(host, key);
+        assert!(origin.is_fresh(before(day)) && !origin.is_fresh(day));
+        let end = day + GRACE;
+        assert!(origin.rules(before(end)).is_some() && origin.rules(end).is_none());
+        origin.failures = 1;
+        let end = Instant::ZERO + STALE_MAX;
+        assert!(origin.rules(before(end)).is_some() && origin.rules(end).is_none());
+    }
+
+    #[test]
+    fn absurd_delays_do_not_overflow() {
+        let mut entry = HostOrigins::default();
+        assert_eq!(entry.delay(None), Duration::ZERO);
+        let rules = Rules::parse(b"User-agent: *\nCrawl-delay: 99999999999999999999\n", "a");
+        let known = Known { rules, since: Instant::ZERO, fresh_until: Instant::FAR, version: 1 };
+        let key = key("http://a.example/");
+        entry.list.push(Origin { key, known: Some(known), ask: Ask::No, failures: 0, doomed_before: 0 });
+        assert!(entry.delay(None) <= DELAY_MAX);
+        assert_eq!(entry.delay(Some(Duration::from_secs(10))), Duration::ZERO, "it is not crawled");
+    }
+}
