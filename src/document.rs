@@ -82,6 +82,8 @@ pub enum FailReason {
     Poison,
     /// Its host has no address.
     Dns,
+    /// The robots.txt of its origin could not be had, however often it was asked for.
+    Robots,
     /// The index gave more candidates than it was asked for.
     Surplus,
     /// Not an http or https URL that a spider could fetch.
@@ -96,6 +98,7 @@ impl fmt::Display for FailReason {
             FailReason::ConnectionLost => f.write_str("connection-lost"),
             FailReason::Poison => f.write_str("poison"),
             FailReason::Dns => f.write_str("dns"),
+            FailReason::Robots => f.write_str("robots"),
             FailReason::Surplus => f.write_str("surplus"),
             FailReason::BadUrl => f.write_str("bad-url"),
         }
@@ -107,12 +110,18 @@ impl fmt::Display for FailReason {
 pub enum DenyReason {
     /// Its address is not public, and `allow_private` is off.
     PrivateAddress,
+    /// The robots.txt of its origin says so.
+    Robots,
+    /// Its origin asks for a longer Crawl-delay than `crawl_delay_max`.
+    CrawlDelay,
 }
 
 impl fmt::Display for DenyReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             DenyReason::PrivateAddress => f.write_str("private-address"),
+            DenyReason::Robots => f.write_str("robots"),
+            DenyReason::CrawlDelay => f.write_str("crawl-delay"),
         }
     }
 }

@@ -51,6 +51,10 @@ id! {
     IpId(u32)
 }
 id! {
+    /// One request for a robots.txt; never used again.
+    FetchId(u64)
+}
+id! {
     /// A document that has left its host's queue: in flight, or waiting to be sent again.
     LeaseId(u32)
 }

@@ -174,6 +174,24 @@ impl Tail<'_> {
         self.rest.strip_prefix(':').and_then(digits).unwrap_or(default)
     }
 
+    /// Whether it is https.
+    pub fn is_secure(&self) -> bool {
+        match self.scheme {
+            Scheme::Http => false,
+            Scheme::Https => true,
+            Scheme::Whole => self.rest.starts_with(HTTPS),
+        }
+    }
+
+    /// Path and query.
+    pub fn path(&self) -> &str {
+        let authority = match self.scheme {
+            Scheme::Http | Scheme::Https => self.rest,
+            Scheme::Whole => self.rest.split_once("://").map_or(self.rest, |(_, authority)| authority),
+        };
+        authority.find('/').map_or("/", |start| &authority[start..])
+    }
+
     /// The parts of the whole URL, to be written one after another.
     pub fn parts<'a>(&'a self, host: &'a str) -> [&'a str; 3] {
         match self.scheme {
@@ -226,6 +244,20 @@ mod tests {
             ("https://a.example./", 443),
         ] {
             assert_eq!(Url::parse(text).expect(text).tail().port(), port, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_path_is_what_rules_are_asked_about() {
+        for (text, secure, path) in [
+            ("http://a.example", false, "/"),
+            ("https://a.example:81/x?y=/z", true, "/x?y=/z"),
+            ("http://a.example?x", false, "/?x"),
+            ("https://u:p@a.example:81/x/", true, "/x/"),
+            ("http://a.example./x", false, "/x"),
+        ] {
+            let url = Url::parse(text).expect(text);
+            assert_eq!((url.tail().is_secure(), url.tail().path()), (secure, path), "{text}");
         }
     }
 

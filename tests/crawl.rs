@@ -82,6 +82,7 @@ fn grouping() -> Grouping {
         ranges: Vec::new(),
         pace: Pace { concurrent, gap },
         rest: None,
+        robots: None,
     };
     let range = |text: &str| IpRange { address: ip(text), bits: 24 };
     let pair = ["a.pair.example", "b.pair.example"].map(Box::from).into();

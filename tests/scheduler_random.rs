@@ -11,9 +11,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 use urlserver::document::{Candidate, Done, End, FailReason, Outcome};
 use urlserver::hostdb::Resolution;
-use urlserver::ids::{DocId, HostId, SpiderId, TransId};
+use urlserver::ids::{DocId, FetchId, HostId, SpiderId, TransId};
+use urlserver::robots::{Answer, Rules};
 use urlserver::scheduler::{
-    Admission, Config, GroupRule, IpRange, Order, Pace, Scheduler, Token, Trial, Trying,
+    Admission, Config, GroupRule, IpRange, Order, Pace, RobotsFetch, Scheduler, Token, Trial, Trying,
 };
 use urlserver::time::{Duration, Instant};
 use urlserver::url::Url;
@@ -56,6 +57,10 @@ struct Model {
     this_life: BTreeSet<String>,
     all_paused: bool,
     ended: BTreeSet<DocId>,
+    /// Requests for a robots.txt under way, and the keys they count at.
+    fetches: BTreeMap<FetchId, (RobotsFetch, Vec<String>)>,
+    /// Origins whose rules have been had at least once.
+    known: BTreeSet<String>,
 }
 
 struct World {
@@ -75,6 +80,9 @@ struct World {
     addresses: u64,
 }
 
+/// What the rules of every origin deny. They never change, so that the model need not know which ones count.
+const DENIED: &str = "/deny";
+
 const ALIASED: [&str; 2] = ["h0.example", "h1.example"];
 
 fn config(rng: &mut fastrand::Rng) -> Config {
@@ -90,6 +98,7 @@ fn config(rng: &mut fastrand::Rng) -> Config {
         ranges,
         pace,
         rest: None,
+        robots: None,
     };
     let alias_pace = pace(rng);
     let group_pace = pace(rng);
@@ -106,6 +115,7 @@ fn config(rng: &mut fastrand::Rng) -> Config {
         retry_delay: Duration::from_millis(rng.u64(..3000) * long_now_and_then(rng)),
         spider_window: rng.bool().then(|| rng.u32(1..6)),
         allow_private: true,
+        robots: rng.bool(),
         aliases: vec![group("alias", &ALIASED, vec![], alias_pace)],
         groups: vec![group("range", &[], vec![range], group_pace)],
         trial: *rng.choice(&[Trial::OneUrl, Trial::Connect]).unwrap(),
@@ -175,7 +185,8 @@ impl World {
             41..=44 => self.pull(),
             45..=59 => self.write(),
             60..=79 => self.done(),
-            80..=84 => self.working(),
+            80..=81 => self.working(),
+            82..=84 => self.answer_fetch(true),
             85..=86 => self.nonsense(),
             87 => self.answer_probe(true),
             88..=89 => self.choke(),
@@ -198,10 +209,22 @@ impl World {
             self.lookups.push((lookup.host, lookup.name.to_owned()));
         }
         self.probes.extend(std::iter::from_fn(|| self.scheduler.poll_probe()));
+        while let Some(fetch) = self.scheduler.poll_fetch(self.now) {
+            assert!(self.config.robots, "{fetch:?}");
+            let keys = keys(&self.config, fetch.url.host(), fetch.ip);
+            self.check_pass(&keys);
+            keys.iter().for_each(|key| self.note_send(key));
+            self.notes.take(self.now, &mut self.scheduler);
+            assert!(self.model.fetches.insert(fetch.id, (fetch, keys)).is_none(), "asked twice");
+        }
         while let Some(work) = self.scheduler.poll_send(self.now) {
-            let keys = keys(&self.config, work.host, work.ip);
-            let send = Send { doc: work.doc, keys, spider: work.spider, status: self.now, born: self.now };
-            let trans = work.trans;
+            let origin = format!("{}:{}", work.host, work.tail.port());
+            assert!(!self.config.robots || self.model.known.contains(&origin), "{origin} is not known");
+            assert!(!self.config.robots || !work.tail.path().starts_with(DENIED), "{work:?} is denied");
+            let (host, ip) = (work.host.to_owned(), work.ip);
+            let (doc, spider, trans) = (work.doc, work.spider, work.trans);
+            let keys = keys(&self.config, &host, ip);
+            let send = Send { doc, keys, spider, status: self.now, born: self.now };
             assert!(self.model.pending.contains(&send.doc), "{:?} is not pending", send.doc);
             self.check_pass(&send.keys);
             assert!(!self.is_busy(send.doc), "{:?} sent twice at once", send.doc);
@@ -225,7 +248,8 @@ impl World {
         assert!(!self.model.all_paused, "{keys:?} in spite of the pause");
         for key in keys {
             let reserved = self.model.reserved.values().filter(|other| other.keys.contains(key)).count();
-            let count = self.busy().filter(|other| other.keys.contains(key)).count() + reserved;
+            let fetches = self.model.fetches.values().filter(|(_, keys)| keys.contains(key)).count();
+            let count = self.busy().filter(|other| other.keys.contains(key)).count() + reserved + fetches;
             assert!(count < self.pace_of(key).concurrent as usize, "{key} at {:?}", self.now);
             let gap = gap_of(&self.config, &self.model.delays, key);
             assert!(reserved == 0 || gap == Duration::ZERO, "{key} is reserved");
@@ -260,7 +284,9 @@ impl World {
         if self.model.ended.contains(&doc) {
             return;
         }
-        let url = format!("http://h{}.example/{doc}", self.rng.u64(..self.hosts));
+        let port = if self.rng.u8(..4) == 0 { ":81" } else { "" };
+        let path = if self.rng.u8(..5) == 0 { DENIED } else { "/" };
+        let url = format!("http://h{}.example{port}{path}{doc}", self.rng.u64(..self.hosts));
         let long = long_now_and_then(&mut self.rng);
         let wait =
             Duration::from_millis(if self.rng.u8(..10) == 0 { self.rng.u64(..2000) * long } else { 0 });
@@ -300,6 +326,36 @@ impl World {
             let reachable = !faulty || self.rng.bool();
             self.scheduler.handle_probed(self.now, probe.ip, reachable);
         }
+    }
+
+    /// Some request for a robots.txt is answered, in any way that there is.
+    fn answer_fetch(&mut self, faulty: bool) {
+        let ids: Vec<FetchId> = self.model.fetches.keys().copied().collect();
+        let Some(id) = self.rng.choice(ids) else { return };
+        let (fetch, _) = self.model.fetches.remove(&id).unwrap();
+        let rules = Rules::parse(format!("User-agent: *\nDisallow: {DENIED}\n").as_bytes(), "urlserver");
+        let long = long_now_and_then(&mut self.rng);
+        let answer = match self.rng.u8(..if faulty { 12 } else { 1 }) {
+            6 | 7 => {
+                let to = format!("http://h{}.example/r{}", self.rng.u64(..2 * self.hosts), self.rng.u8(..));
+                Answer::Moved { to: Url::parse(&to).unwrap() }
+            }
+            8 => Answer::Refused { status: 503, retry_after: Some(Duration::from_secs(long)) },
+            9 => Answer::Refused { status: 500, retry_after: None },
+            10 => Answer::Unreachable(Outcome::ConnectFailed),
+            11 => Answer::Unreachable(Outcome::Timeout),
+            _ => Answer::Rules { rules, max_age: self.rng.bool().then(|| Duration::from_secs(long)) },
+        };
+        if let (Answer::Rules { .. }, "/robots.txt") = (&answer, fetch.url.tail().path()) {
+            self.model.known.insert(format!("{}:{}", fetch.url.host(), fetch.url.tail().port()));
+        } else if let Answer::Rules { .. } = &answer {
+            // A redirect has come to its end: the model does not know whose it was.
+            let origins =
+                (0..2 * self.hosts).flat_map(|host| [80, 81].map(|port| format!("h{host}.example:{port}")));
+            self.model.known.extend(origins);
+        }
+        self.scheduler.handle_fetched(self.now, id, answer.clone());
+        self.scheduler.handle_fetched(self.now, id, answer);
     }
 
     fn connect(&mut self) {
@@ -579,6 +635,9 @@ impl World {
                 break;
             }
             self.answer_probe(false);
+            while !self.model.fetches.is_empty() {
+                self.answer_fetch(false);
+            }
             for (host, _) in std::mem::take(&mut self.lookups) {
                 let addresses = vec![self.address()];
                 let ttl = Duration::from_secs(1000);
@@ -586,6 +645,9 @@ impl World {
             }
             for (spider, count) in self.unwritten.clone().into_iter().map(|(s, lines)| (s, lines.len())) {
                 for (trans, send) in self.unwritten.get_mut(&spider).unwrap().drain(..) {
+                    for key in &send.keys {
+                        self.model.last_send.insert(key.clone(), self.now);
+                    }
                     self.model.in_flight.insert(trans, send);
                 }
                 self.scheduler.handle_written(self.now, spider, count);
@@ -601,6 +663,7 @@ impl World {
             self.pump();
             let idle = self.lookups.is_empty()
                 && self.probes.is_empty()
+                && self.model.fetches.is_empty()
                 && self.unwritten.values().all(Vec::is_empty);
             if let Some(deadline) = self.scheduler.deadline().filter(|_| idle) {
                 self.now = self.now.max(deadline);
@@ -611,7 +674,9 @@ impl World {
         assert!(self.scheduler.is_drained(), "not drained: {:?}", self.scheduler.stats());
         assert!(self.model.pending.is_empty(), "lost: {:?}", self.model.pending);
         let stats = self.scheduler.stats();
-        assert_eq!((stats.queued, stats.leftover, stats.in_flight, stats.slots_bound), (0, 0, 0, 0));
+        // A redirect may be followed for a host whose documents have ended meanwhile.
+        let bound = stats.slots_bound.saturating_sub(stats.robots_waiting);
+        assert_eq!((stats.queued, stats.leftover, stats.in_flight, bound), (0, 0, 0, 0));
     }
 }
 

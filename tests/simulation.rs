@@ -7,7 +7,7 @@
 use spider_sim::audit::Grouping;
 use spider_sim::profile::{Latency, Profile};
 use spider_sim::world::draw::address;
-use spider_sim::world::plan::{NameManners, Outage, Plan, Site, Storm};
+use spider_sim::world::plan::{NameManners, Outage, Plan, RobotsManners, Site, Storm};
 use spider_sim::world::{Scale, SendSeen, Verdict, World, draw};
 use std::collections::{HashMap, HashSet};
 use urlserver::document::{DenyReason, Done, End, FailReason, Outcome};
@@ -288,7 +288,7 @@ fn names_that_do_not_exist_fail_and_private_addresses_are_denied_unsent() {
 
 fn group(name: &str, pace: Pace) -> GroupRule {
     let (hosts, domains, ranges) = (Vec::new(), Vec::new(), Vec::new());
-    GroupRule { name: name.into(), hosts, domains, ranges, pace, rest: None }
+    GroupRule { name: name.into(), hosts, domains, ranges, pace, rest: None, robots: None }
 }
 
 #[test]
@@ -332,4 +332,45 @@ fn a_spider_that_does_not_read_stops_no_other() {
     let in_time = verdict.reports.iter().filter(|(when, _)| *when < at(60)).count();
     assert!(in_time >= 200, "the other one did {in_time}");
     assert_eq!(verdict.stats.counters.done, 400);
+}
+
+#[test]
+fn robots_of_every_kind_are_obeyed_and_stop_nobody_else() {
+    let well = RobotsManners { exists: true, ..RobotsManners::default() };
+    let site = |name, n, robots| Site { robots, ..Site::new(name, 10, &[address(n)]) };
+    let sites = vec![
+        site("allows.example", 0, well),
+        site("denies.example", 1, RobotsManners { denies: Some(3), ..well }),
+        site("slow.example", 2, RobotsManners { delay: Some(secs(20)), ..well }),
+        site("too-slow.example", 3, RobotsManners { delay: Some(secs(21)), ..well }),
+        site("dead.example", 4, RobotsManners { dead: true, ..well }),
+        site("moved.example", 6, RobotsManners { hops: 5, stride: 1, denies: Some(7), ..well }),
+        site("in-circles.example", 7, RobotsManners { hops: 6, denies: Some(7), ..well }),
+        site("without.example", 8, RobotsManners::default()),
+    ];
+    let rules = Config {
+        robots: true,
+        crawl_delay_max: Some(secs(20)),
+        host: pace(3, secs(1)),
+        ip: pace(3, secs(1)),
+        ..config()
+    };
+    let verdict = run(Plan::peaceful(20, rules, sites));
+    let counters = verdict.stats.counters;
+    assert_eq!(counters.done + counters.denied + counters.failed, 80);
+    assert_eq!(counters.failed, 10, "nobody can know what the dead one denies");
+    let failed = |report: &End| matches!(report, End::Failed(FailReason::Robots));
+    assert_eq!(verdict.reports.iter().filter(|(_, report)| failed(&report.end)).count(), 10);
+    let too_slow = |end: &End| *end == End::Denied(DenyReason::CrawlDelay);
+    assert_eq!(verdict.reports.iter().filter(|(_, report)| too_slow(&report.end)).count(), 10);
+    let slow = sends_of(&verdict, "slow.example");
+    assert!(slow.len() == 10 && gaps(&slow).iter().all(|&gap| gap >= secs(20)), "{:?}", gaps(&slow));
+    for name in ["too-slow.example", "dead.example"] {
+        assert_eq!(sends_of(&verdict, name).len(), 0, "{name}");
+    }
+    for name in ["allows.example", "in-circles.example", "without.example"] {
+        let sends = sends_of(&verdict, name);
+        assert_eq!(sends.len(), 10, "{name}");
+        assert!(sends.last().unwrap().at < at(60), "{name} was held up");
+    }
 }

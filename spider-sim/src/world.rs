@@ -14,6 +14,7 @@ mod fault;
 mod ledger;
 mod library;
 pub mod plan;
+mod robots;
 mod server;
 mod verdict;
 mod wire;
@@ -23,7 +24,7 @@ pub use fault::{Fault, Faults};
 pub use plan::Plan;
 pub use verdict::{SendSeen, Verdict};
 
-use crate::audit::{Auditor, Grouping, Limits, Slack};
+use crate::audit::{Auditor, GateKey, GateLimit, Grouping, Limits, Slack};
 use crate::event::{Event, Sent};
 use crate::machine::{Action, Persona, Spider};
 use crate::profile::Profile;
@@ -33,7 +34,8 @@ use library::Library;
 use std::collections::BTreeMap;
 use urlserver::document::{Candidate, Report};
 use urlserver::ids::{HostId, SpiderId};
-use urlserver::scheduler::{Config, Scheduler};
+use urlserver::robots::Answer;
+use urlserver::scheduler::{Config, RobotsFetch, Scheduler};
 use urlserver::time::{Duration, Instant};
 use verdict::Trace;
 use wire::Wire;
@@ -59,6 +61,8 @@ enum Happening {
     HungUp { wire: SpiderId },
     /// Name servers have answered, or will not.
     Resolved { host: HostId, name: Box<str> },
+    /// A web server has answered for its robots.txt, or will not.
+    Fetched { fetch: RobotsFetch, answer: Box<Answer> },
     /// A part of the index's answer.
     Candidates { list: Vec<Candidate>, last: bool },
     /// New documents come to the index.
@@ -88,6 +92,7 @@ pub struct World {
     seats: Vec<Seat>,
     wires: BTreeMap<SpiderId, Wire>,
     lookups: usize,
+    watch: robots::Watch,
     answer_coming: bool,
     library: Library,
     elsewhere: Elsewhere,
@@ -134,6 +139,7 @@ impl World {
             seats,
             wires: BTreeMap::new(),
             lookups: 0,
+            watch: robots::Watch::default(),
             answer_coming: false,
             elsewhere: Elsewhere::new(&plan),
             ledger: Ledger::new(&plan.config),
@@ -203,7 +209,9 @@ impl World {
         self.ledger.handle_end(self.now);
         self.auditor.finish(self.now, &[]);
         let stats = self.scheduler.stats();
-        let left = (stats.queued, stats.leftover, stats.in_flight, stats.slots_bound);
+        // A redirect may be followed for a host whose documents have ended meanwhile.
+        let bound = stats.slots_bound.saturating_sub(stats.robots_waiting);
+        let left = (stats.queued, stats.leftover, stats.in_flight, bound);
         if left != (0, 0, 0, 0) || self.ledger.in_flight() > 0 {
             self.ledger.faults.add(self.now, Fault::NotFree(Box::new(stats)));
         }
@@ -272,6 +280,7 @@ impl World {
             Happening::Cut { wire } => self.cut(wire),
             Happening::HungUp { wire } => self.hang_up(wire),
             Happening::Resolved { host, name } => self.resolve(host, &name),
+            Happening::Fetched { fetch, answer } => self.handle_fetched(&fetch, *answer),
             Happening::Candidates { list, last } => self.offer(list, last),
             Happening::Late => {
                 if self.library.handle_late(self.now, &self.plan.sites) {
@@ -329,6 +338,9 @@ impl World {
 
     /// The web server may have a will of its own.
     fn fetch(&mut self, seat: usize, sent: &Sent) {
+        if let Some(fault) = self.objection(sent.url.host(), sent.url.tail()) {
+            self.ledger.faults.add(self.now, fault);
+        }
         let answer = self.elsewhere.answer(&self.plan, self.now, sent.url.host(), sent.ip, &mut self.rng);
         if let Some((done, latency)) = answer {
             self.seats[seat].spider.handle_answer(self.now, sent.trans, done, latency);
@@ -401,6 +413,14 @@ fn auditor(plan: &Plan) -> Auditor {
     let slack = Slack { jitter: latency, settle: NOTICE_MAX + 4 * latency };
     let mut auditor = Auditor::new(limits(&plan.config), slack);
     auditor.set_grouping(Grouping::new(&plan.config.aliases, &plan.config.groups));
+    for site in &plan.sites {
+        // Nothing goes before the rules are known: the delay holds from the first send on.
+        if let Some(delay) = robots::delay(plan, &site.robots) {
+            let limit: GateLimit = plan.config.host.into();
+            let gate = GateKey::Host(site.name.as_ref().into());
+            auditor.set_limit(gate, GateLimit { gap: limit.gap.max(delay), ..limit });
+        }
+    }
     auditor
 }
 

@@ -51,12 +51,21 @@ impl Scheduler {
         if !had_sendable {
             self.unbench(now, host);
         }
-        let unknown = self.hosts[host].record == Record::Unknown;
-        if let Some(address) = candidate.ip.or_else(|| literal(name).filter(|_| unknown)) {
-            self.handle_given_address(now, host, address);
+        match candidate.ip {
+            Some(address) => self.handle_given_address(now, host, address),
+            None => self.mind_literal(now, host),
         }
         self.look_at(now, host);
         Admission::Pending
+    }
+
+    /// A name that is an address needs no name server.
+    pub(super) fn mind_literal(&mut self, now: Instant, host: HostId) {
+        if self.hosts[host].record == Record::Unknown
+            && let Some(address) = literal(&self.hosts[host].name)
+        {
+            self.handle_given_address(now, host, address);
+        }
     }
 
     fn refuse(&mut self, candidate: &Candidate, end: End) -> Admission {
@@ -64,7 +73,7 @@ impl Scheduler {
         Admission::Refused
     }
 
-    fn host_named(&mut self, now: Instant, name: &str) -> HostId {
+    pub(super) fn host_named(&mut self, now: Instant, name: &str) -> HostId {
         if let Some(host) = self.hosts.find(name) {
             return host;
         }

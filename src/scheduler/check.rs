@@ -6,6 +6,7 @@ use super::addresses::Probe;
 use super::gates::{Closed, GateOwner};
 use super::hosts::{Place, Question};
 use super::leases::{Lease, LeaseState};
+use super::origins::Want;
 use super::reservations::Reservation;
 use super::slots::{Lines, Wait};
 use crate::ids::{GateId, HostId, IpId, LeaseId, SlotId};
@@ -40,6 +41,8 @@ impl Scheduler {
     ///   that stands aside is stopped, or its time has come.
     /// - L12: a reservation counts as one in flight of its host, has its documents to itself and its timer set, and
     ///   its host is in no line.
+    /// - L13: whatever is in flight was allowed by the rules of its origin, or nobody had to be asked.
+    /// - L14: rules that are asked for are asked for once: by a request that waits at one host, or is under way.
     pub fn check(&self, now: Instant) -> Result<(), String> {
         self.check_gates(now)?;
         self.check_hosts()?;
@@ -48,7 +51,8 @@ impl Scheduler {
         self.check_clocks()?;
         self.check_spiders()?;
         self.check_reservations()?;
-        self.check_addresses()
+        self.check_addresses()?;
+        self.check_origins()
     }
 
     fn check_gates(&self, now: Instant) -> Result<(), String> {
@@ -56,6 +60,9 @@ impl Scheduler {
         let reserved = self.reservations.table.iter().map(|(_, reservation)| &reservation.flight);
         for flight in self.leases.table.iter().filter_map(|(_, lease)| lease.flight()).chain(reserved) {
             flight.gates.iter().for_each(|gate| *passed.entry(gate).or_default() += 1);
+        }
+        for fetch in self.origins.fetches.values() {
+            fetch.gates.iter().for_each(|gate| *passed.entry(gate).or_default() += 1);
         }
         let woken = self.slots.iter().filter_map(|(id, slot)| Some((slot.woken_by?, id)));
         let woken: HashMap<GateId, SlotId> = woken.collect();
@@ -123,9 +130,9 @@ impl Scheduler {
                     law!("L3", used == host.in_flight, "{slot:?} uses {used} cells");
                 }
             }
-            law!("L2", (host.place == Place::Idle) == (host.pending() == 0), "{id:?} at {:?}", host.place);
+            law!("L2", (host.place == Place::Idle) != host.has_work(), "{id:?} at {:?}", host.place);
             law!("L9", host.full == (host.pending() >= self.config.queue_len as usize), "{id:?} full");
-            let hopeless = host.ip.is_none() && host.place != Place::Idle && host.has_sendable();
+            let hopeless = host.ip.is_none() && host.place != Place::Idle && host.wants_to_go();
             law!(
                 "L10",
                 !hopeless || host.draining || host.question != Question::No || host.stopped,
@@ -170,15 +177,17 @@ impl Scheduler {
 
     fn check_slots(&self) -> Result<(), String> {
         let mut seen: HashSet<SlotId> = HashSet::new();
-        let Lines { ready, host, ip, group } = self.slots.lines;
+        let Lines { ready, robots, host, ip, group } = self.slots.lines;
         let lines = self.gates.table.iter().map(|(id, gate)| (Wait::Gate(id), &gate.waiters));
-        for (wait, list) in lines.chain([(Wait::Ready, &self.slots.ready)]) {
+        for (wait, list) in
+            lines.chain([(Wait::Ready, &self.slots.ready), (Wait::Fetch, &self.slots.to_fetch)])
+        {
             for slot in self.slots.line(list) {
                 law!("L4", seen.insert(slot), "{slot:?} waits twice");
                 law!("L4", self.slots[slot].wait == wait, "{slot:?} does not wait at {wait:?}");
             }
         }
-        law!("L4", ready + host + ip + group == seen.len() as u64, "{} wait", seen.len());
+        law!("L4", ready + robots + host + ip + group == seen.len() as u64, "{} wait", seen.len());
         for (id, slot) in self.slots.iter() {
             law!("L4", seen.contains(&id) == (slot.wait != Wait::Parked), "{id:?} at {:?}", slot.wait);
             let Some(host) = slot.host else {
@@ -187,13 +196,18 @@ impl Scheduler {
             };
             let entry = &self.hosts[host];
             law!("L3", entry.place == Place::Slot(id), "{id:?} has {host:?} at {:?}", entry.place);
-            let reason = !entry.has_sendable()
+            let reason = !entry.wants_to_go()
                 || entry.draining
                 || entry.question != Question::No
                 || entry.stopped
-                || entry.reserved;
+                || entry.reserved
+                || self.waits_for_rules(host);
             law!("L4", slot.wait != Wait::Parked || reason, "{id:?} is parked for nothing");
-            law!("L4", slot.woken_by.is_none() || slot.wait == Wait::Ready, "{id:?} woken, not ready");
+            law!(
+                "L4",
+                slot.woken_by.is_none() || matches!(slot.wait, Wait::Ready | Wait::Fetch),
+                "{id:?} woken, not ready"
+            );
         }
         Ok(())
     }
@@ -259,6 +273,29 @@ impl Scheduler {
         law!("L12", docs == all, "{all} documents are reserved, {docs} in reservations");
         let hosts = self.hosts.table.iter().filter(|(_, host)| host.reserved).count();
         law!("L12", hosts == self.reservations.table.len(), "{hosts} hosts are reserved");
+        Ok(())
+    }
+
+    fn check_origins(&self) -> Result<(), String> {
+        for (id, lease) in self.leases.table.iter().filter(|(_, lease)| lease.flight().is_some()) {
+            law!("L13", lease.permit.version != 0, "{id:?} was never allowed");
+        }
+        let mut wanted = Vec::new();
+        let (mut asking, mut asked) = (0, 0);
+        for (id, entry) in self.origins.iter() {
+            let host = self.hosts.table.get(id);
+            law!("L14", host.is_some(), "{id:?} is gone, its origins are not");
+            let errand = host.is_some_and(|host| host.errand);
+            law!("L14", errand != entry.wants.is_empty(), "{id:?} has {} wants", entry.wants.len());
+            wanted.extend(entry.wants.iter());
+            asking += entry.list.iter().filter(|origin| origin.is_asking()).count() as u64;
+            asked += entry.list.iter().filter(|origin| origin.is_wanted()).count();
+        }
+        wanted.extend(self.origins.fetches.values().map(|fetch| &fetch.want));
+        law!("L14", asking == self.origins.asking, "{asking} origins ask, not {}", self.origins.asking);
+        law!("L14", asked == wanted.len(), "{asked} origins want {} answers", wanted.len());
+        let known = |want: &&&Want| self.origins.find(want.host, want.key).is_some_and(|o| o.is_wanted());
+        law!("L14", wanted.iter().filter(known).count() == asked, "somebody else's want");
         Ok(())
     }
 

@@ -12,13 +12,13 @@ use crate::time::{Duration, Instant};
 const RETRY_DELAY_MAX: Duration = Duration::from_secs(3600);
 
 impl Scheduler {
-    /// The next document that has ended. Documents of hosts that do not exist end one at a time, so that a
-    /// host with a million of them stalls nobody. To be polled to its end before [`Scheduler::poll_send`] and
+    /// The next document that has ended. Documents of hosts that do not exist, and those that may not be
+    /// fetched, end one at a time, so that a host with a million of them stalls nobody. To be polled to its end before [`Scheduler::poll_send`] and
     /// [`Scheduler::poll_lookup`]: a host whose last such document has ended may have new ones, and its name
     /// be worth another question.
     #[must_use]
     pub fn poll_report(&mut self, now: Instant) -> Option<Report> {
-        while self.reports.is_empty() && self.drain_one(now) {}
+        while self.reports.is_empty() && (self.drain_one(now) || self.deny_one(now)) {}
         self.reports.pop_front()
     }
 
@@ -84,7 +84,7 @@ impl Scheduler {
     pub(super) fn go_first(&mut self, now: Instant, lease: LeaseId) {
         let host = self.leases[lease].host;
         self.leases[lease].state = LeaseState::Front;
-        self.leases.links.push_back(&mut self.hosts[host].front, lease);
+        self.put_first(host, lease);
         self.unbench(now, host);
         self.look_at(now, host);
     }
@@ -114,7 +114,7 @@ impl Scheduler {
 
     /// All that is pending for `host` is to end without being sent, but for what is in flight.
     pub(super) fn start_draining(&mut self, now: Instant, host: HostId) {
-        if self.hosts[host].draining || !self.hosts[host].has_sendable() {
+        if self.hosts[host].draining || !self.hosts[host].wants_to_go() {
             return;
         }
         self.withdraw_question(host);
@@ -123,7 +123,7 @@ impl Scheduler {
         self.stop_waiting(now, host);
     }
 
-    /// Ends one document of a host without an address, or finds that the host has none left. False if no
+    /// Ends one document, or one errand, of a host without an address, or finds that the host has none left. False if no
     /// host is draining.
     fn drain_one(&mut self, now: Instant) -> bool {
         let Some(host) = self.errand_links.pop_front(&mut self.draining) else { return false };
@@ -133,7 +133,7 @@ impl Scheduler {
             Advice::Deny => Some(End::Denied(DenyReason::PrivateAddress)),
             Advice::Use | Advice::UseAndRefresh | Advice::Ask => None,
         };
-        let Some(end) = end.filter(|_| entry.has_sendable()) else {
+        let Some(end) = end.filter(|_| entry.wants_to_go()) else {
             self.hosts[host].draining = false;
             self.look_at(now, host);
             return true;
@@ -143,8 +143,11 @@ impl Scheduler {
             self.finish(now, lease, end);
             return true;
         }
-        let mut url = self.leases.buffer();
-        self.store.pop(&mut self.hosts[host].urls, &mut url);
+        if self.hosts[host].urls.is_empty() {
+            self.end_errand(now, host);
+            return true;
+        }
+        let url = self.take_first(host);
         self.report(host, url.doc, end);
         self.look_at(now, host);
         true

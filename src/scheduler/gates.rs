@@ -146,6 +146,13 @@ impl Gate {
         }
     }
 
+    /// A line was decided on when there was no gap yet: the gap counts from its write.
+    pub(super) fn await_write(&mut self) {
+        if self.gap_micros > 0 {
+            self.opens_at = Instant::FAR;
+        }
+    }
+
     pub(super) fn closed(&self, now: Instant) -> Option<Closed> {
         let limit = self.limit();
         if self.in_flight >= limit && limit > 0 {

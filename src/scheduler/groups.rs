@@ -24,6 +24,8 @@ pub struct GroupRule {
     pub pace: Pace,
     /// How long the whole rests after a fetch; `None`: only the hosts do.
     pub rest: Option<Rest>,
+    /// Whether robots.txt is obeyed; `None`: as everywhere.
+    pub robots: Option<bool>,
 }
 
 /// An address range in CIDR form. IPv4 and IPv6 never match each other.
@@ -121,6 +123,7 @@ mod tests {
             ranges: ranges.to_vec(),
             pace: Pace { concurrent: 1, gap: crate::time::Duration::ZERO },
             rest: None,
+            robots: None,
         }
     }
 

@@ -83,7 +83,7 @@ impl Scheduler {
         let hosts: Vec<HostId> = self.ip_links.iter(&self.ips[ip].hosts).collect();
         for host in hosts {
             self.choose_address(now, host);
-            if self.hosts[host].pending() > 0 {
+            if self.hosts[host].has_work() {
                 self.stop_waiting(now, host);
                 self.look_at(now, host);
             }

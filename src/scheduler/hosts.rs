@@ -34,6 +34,8 @@ pub(super) struct Host {
     /// When the first of them failed.
     pub(super) asked_first: Instant,
     pub(super) draining: bool,
+    /// There is a robots.txt to be asked for through its gates.
+    pub(super) errand: bool,
     /// On the list of hosts whose slot is full.
     pub(super) full: bool,
     /// A worker has it to itself.
@@ -45,7 +47,7 @@ pub(super) struct Host {
 /// Where a host stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Place {
-    /// Nothing pending; kept for its clocks and its address.
+    /// Nothing to do; kept for its clocks and its address.
     Idle,
     /// Waits for a slot.
     Leftover,
@@ -78,6 +80,16 @@ impl Host {
 
     pub(super) fn has_sendable(&self) -> bool {
         !self.urls.is_empty() || !self.front.is_empty()
+    }
+
+    /// There is something for which it needs a slot.
+    pub(super) fn has_work(&self) -> bool {
+        self.pending() > 0 || self.errand
+    }
+
+    /// There is something that could pass its gates.
+    pub(super) fn wants_to_go(&self) -> bool {
+        self.has_sendable() || self.errand
     }
 
     pub(super) fn slot(&self) -> Option<SlotId> {
@@ -121,6 +133,7 @@ impl Hosts {
             unanswered: 0,
             asked_first: Instant::ZERO,
             draining: false,
+            errand: false,
             full: false,
             reserved: false,
             stopped: false,

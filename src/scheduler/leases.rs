@@ -1,6 +1,7 @@
 //! Leases: documents that have left their host's queue, in flight or waiting to be sent again.
 
 use super::lists::{Links, List};
+use super::origins::Permit;
 use super::table::Table;
 use super::timers::Timers;
 use crate::ids::{GateId, HostId, IpId, LeaseId, SpiderId, TransId};
@@ -15,6 +16,7 @@ pub(super) struct Lease {
     /// Those of them that ended with the loss of the spider.
     pub(super) lost: u32,
     pub(super) state: LeaseState,
+    pub(super) permit: Permit,
 }
 
 /// Where a lease stands.
@@ -107,7 +109,14 @@ impl Leases {
 
     /// Adds a lease of a document that was never sent.
     pub(super) fn add(&mut self, host: HostId, url: QueuedUrl) -> LeaseId {
-        self.table.insert(Lease { url, host, attempts: 0, lost: 0, state: LeaseState::Front })
+        self.table.insert(Lease {
+            url,
+            host,
+            attempts: 0,
+            lost: 0,
+            state: LeaseState::Front,
+            permit: Permit::default(),
+        })
     }
 
     /// Ends a lease that is in no list.

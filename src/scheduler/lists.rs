@@ -41,6 +41,10 @@ impl List {
     pub(super) fn front<K: Key>(&self) -> Option<K> {
         key(self.head)
     }
+
+    pub(super) fn back<K: Key>(&self) -> Option<K> {
+        key(self.tail)
+    }
 }
 
 impl<K> Default for Links<K> {

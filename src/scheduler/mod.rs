@@ -5,7 +5,7 @@
 //! come back at the latest. The server drives it with a real clock, the simulator with a virtual one.
 //!
 //! A document's way: `admit` puts it into its host's queue, `names` finds the host's address,
-//! `send` passes it through the gates to a spider, `status` hears of it, `ends` reports it.
+//! `permission` asks for its robots.txt and judges it, `send` passes it through the gates to a spider, `status` hears of it, `ends` reports it.
 //! `demand` asks the index for more. What must always hold is written down, and run, in `check`.
 //!
 //! Costs: every operation is O(1), or O(log n) in the timers that are set. Only the number of spiders is
@@ -25,6 +25,8 @@ mod leases;
 mod lists;
 mod names;
 mod orders;
+mod origins;
+mod permission;
 mod places;
 mod reservations;
 mod send;
@@ -43,6 +45,7 @@ pub use groups::{GroupRule, IpRange};
 pub use health::Trying;
 pub use names::Lookup;
 pub use orders::{ORDERS_MAX, Order, Standing, TooManyOrders};
+pub use permission::RobotsFetch;
 pub use reservations::{ReleaseError, Reserved, ReservedUrl, Token};
 pub use send::Work;
 pub use slots::Lines;
@@ -64,6 +67,7 @@ use hosts::Hosts;
 use leases::Leases;
 use lists::{Links, List};
 use orders::Orders;
+use origins::Origins;
 use reservations::Reservations;
 use slots::Slots;
 use spiders::Spiders;
@@ -97,6 +101,10 @@ pub struct Config {
     pub spider_window: Option<u32>,
     /// Use addresses that are not public.
     pub allow_private: bool,
+    /// Whether robots.txt is obeyed, where no group says otherwise.
+    pub robots: bool,
+    /// Origins that ask for a longer Crawl-delay are not crawled.
+    pub crawl_delay_max: Option<Duration>,
     /// How long answers to look-ups are believed.
     pub ttl: TtlRule,
     /// When an address is down.
@@ -114,7 +122,7 @@ pub struct Config {
 }
 
 impl Default for Config {
-    /// The defaults of the settings.
+    /// The defaults of the settings, but that nobody asks for a robots.txt.
     fn default() -> Self {
         let pace = Pace { concurrent: 1, gap: Duration::from_secs(1) };
         Config {
@@ -130,6 +138,8 @@ impl Default for Config {
             retry_delay: Duration::from_secs(5),
             spider_window: None,
             allow_private: false,
+            robots: false,
+            crawl_delay_max: None,
             ttl: TtlRule {
                 min: Duration::from_secs(1),
                 max: Duration::from_secs(86_400),
@@ -221,6 +231,7 @@ pub struct Scheduler {
     slots: Slots,
     leases: Leases,
     reservations: Reservations,
+    origins: Origins,
     spiders: Spiders,
     store: UrlStore,
     /// Documents that have not ended, unless the index keeps track.
@@ -280,6 +291,7 @@ impl Scheduler {
             slots: Slots::new(config.queue_count, config.host.concurrent, first_generation),
             leases: Leases::default(),
             reservations: Reservations::default(),
+            origins: Origins::default(),
             spiders: Spiders::new(config.spider_window),
             store: UrlStore::default(),
             pending_docs: (!config.index_is_exact).then(HashSet::default),
@@ -292,7 +304,8 @@ impl Scheduler {
     /// When [`Scheduler::handle_timeout`] must be called at the latest.
     pub fn deadline(&self) -> Option<Instant> {
         let timers = [self.gates.timers.first(), self.leases.waits.first(), self.host_timers.first()];
-        let timers = timers.into_iter().chain([self.reservations.timers.first()]);
+        let timers =
+            timers.into_iter().chain([self.reservations.timers.first(), self.origins.timers.first()]);
         let demand = self.wants_candidates().then_some(self.demand.not_before()).flatten();
         [self.lease_deadline(), demand].into_iter().chain(timers).flatten().min()
     }
@@ -314,6 +327,9 @@ impl Scheduler {
         }
         while let Some(host) = self.host_timers.pop_due(now) {
             self.handle_host_timer(now, host);
+        }
+        while let Some(host) = self.origins.timers.pop_due(now) {
+            self.handle_origin_timer(now, host);
         }
         while let Some(gate) = self.gates.timers.pop_due(now) {
             self.settle(now, gate);

@@ -152,7 +152,7 @@ impl Scheduler {
         if self.hosts[host].ip.is_some() {
             self.unbench(now, host);
         }
-        if self.hosts[host].pending() > 0 {
+        if self.hosts[host].has_work() {
             self.look_at(now, host);
         }
     }
@@ -262,11 +262,11 @@ impl Scheduler {
         if self.hosts[host].ip.is_some() {
             self.unbench(now, host);
         }
-        if self.hosts[host].pending() > 0 {
+        if self.hosts[host].has_work() {
             self.look_at(now, host);
         }
         if self.hosts[host].question == Question::BackOff && self.hosts[host].ip.is_none() {
-            self.bench_without_address(now, host);
+            self.bench_without_answer(now, host);
         }
     }
 

@@ -160,7 +160,7 @@ impl Scheduler {
             self.obey_orders(now, host);
             // What it waited for may be over.
             self.unbench(now, host);
-            if self.hosts[host].pending() > 0 {
+            if self.hosts[host].has_work() {
                 self.look_at(now, host);
             }
         }
@@ -187,19 +187,6 @@ impl Scheduler {
     pub(super) fn obey_orders(&mut self, now: Instant, host: HostId) {
         self.hosts[host].stopped = self.orders.stopped_until(&self.hosts[host].name).is_some();
         self.renew_gap(now, host);
-    }
-
-    /// The host's gap is the longest of all that have a say in it.
-    pub(super) fn renew_gap(&mut self, now: Instant, host: HostId) {
-        let gap = self.config.host.gap.max(self.orders.delay_of(&self.hosts[host].name));
-        let gate = self.hosts[host].gate;
-        let before = self.gates[gate].owes_until();
-        self.gates[gate].set_gap(gap);
-        if before > now {
-            self.note(gate);
-        }
-        self.note_if_long(now, gate);
-        self.settle(now, gate);
     }
 
     /// Until when an operator wants nothing sent to `host`, if so.

@@ -21,7 +21,8 @@ const SWEEP_STEPS: usize = 2;
 impl Scheduler {
     /// Something about a host has changed: finds it the right place, and sends its slot on its way.
     pub(super) fn look_at(&mut self, now: Instant, host: HostId) {
-        if self.hosts[host].pending() == 0 {
+        self.drop_idle_wants(host);
+        if !self.hosts[host].has_work() {
             return self.retire(now, host);
         }
         if let Some(until) = self.stopped_until(now, host) {
@@ -84,7 +85,7 @@ impl Scheduler {
     /// wait that began last is good enough: the end of any wait brings the host back.
     fn wait_on_bench(&mut self, now: Instant, host: HostId) {
         let until = self.hosts[host].last_wait;
-        if !self.hosts[host].has_sendable() && self.may_sit_down(now, host, until) {
+        if !self.hosts[host].wants_to_go() && self.may_sit_down(now, host, until) {
             self.stop_waiting(now, host);
             self.bench(now, host, until);
         }
@@ -121,8 +122,8 @@ impl Scheduler {
         }
     }
 
-    /// Lets others have the slot of a host whose name servers do not answer; its timer is set.
-    pub(super) fn bench_without_address(&mut self, now: Instant, host: HostId) {
+    /// Lets others have the slot of a host that waits for an answer; whoever brings it brings the host back.
+    pub(super) fn bench_without_answer(&mut self, now: Instant, host: HostId) {
         let Place::Slot(slot) = self.hosts[host].place else { return };
         if self.hosts[host].in_flight == 0 && !self.bench_is_full() {
             self.stop_waiting(now, host);
@@ -143,14 +144,14 @@ impl Scheduler {
 
     /// The host may be able to send again: it waits for a slot like others, if it has something to send.
     pub(super) fn unbench(&mut self, now: Instant, host: HostId) {
-        if self.hosts[host].place == Place::Benched && self.hosts[host].has_sendable() {
+        if self.hosts[host].place == Place::Benched && self.hosts[host].wants_to_go() {
             self.benched -= 1;
             self.enter_leftover(host);
             self.fill_slots(now);
         }
     }
 
-    /// Nothing is pending for it any more.
+    /// There is nothing to do for it any more.
     fn retire(&mut self, now: Instant, host: HostId) {
         match self.hosts[host].place {
             Place::Idle => return,
@@ -254,14 +255,16 @@ impl Scheduler {
         let entry = &self.hosts[host];
         let crowded = self.idle_hosts > IDLE_HOSTS_MAX;
         let end_of_use = entry.record.end_of_use(&self.config.ttl);
-        let useless = crowded || now >= end_of_use || end_of_use == Instant::FAR;
-        let asking = entry.question != Question::No || entry.draining;
+        let useless = crowded
+            || (now >= end_of_use || end_of_use == Instant::FAR) && !self.origins.has_fresh_rules(now, host);
+        let asking = entry.question != Question::No || entry.draining || self.origins.awaits_answer(host);
         if !useless || asking || !self.gates[entry.gate].owes_nothing(now) {
             return self.place_links.push_back(&mut self.idle, host);
         }
         self.idle_hosts -= 1;
         self.replace_record(now, host, Record::Unknown);
         self.host_timers.cancel(host);
+        self.origins.forget(host);
         let host = self.hosts.forget(host);
         self.gates.forget(host.gate);
     }

@@ -10,6 +10,7 @@
 use super::Scheduler;
 use super::leases::{Flight, GateSet, LeaseState};
 use super::lists::List;
+use super::permission::Step;
 use super::spiders::NOBODY;
 use super::status::{is_refusal, went_well};
 use super::table::Table;
@@ -101,7 +102,7 @@ impl Scheduler {
         }
         while let Some(slot) = self.slots.ready.front::<SlotId>() {
             let host = self.slots[slot].host?;
-            if self.may_go(now, slot, host) {
+            if self.may_go(now, slot, host, Step::Send) {
                 return self.reserve(now, token, slot, host, urls);
             }
             self.leave_line(now, slot);
@@ -126,7 +127,7 @@ impl Scheduler {
         let trans = self.slots.use_cell(slot, first);
         let (mut docs, mut count) = (List::default(), 1);
         self.leases.links.push_back(&mut docs, first);
-        while count < urls.min(room) && self.hosts[host].has_sendable() {
+        while count < urls.min(room) && self.next_step(now, host) == Some(Step::Send) {
             let lease = self.take_reserved(host);
             self.leases.links.push_back(&mut docs, lease);
             count += 1;
@@ -147,6 +148,7 @@ impl Scheduler {
 
     fn take_reserved(&mut self, host: HostId) -> LeaseId {
         let lease = self.take_lease(host);
+        self.note_sent(host, lease);
         self.leases[lease].attempts += 1;
         self.leases[lease].state = LeaseState::Reserved;
         lease
@@ -213,7 +215,7 @@ impl Scheduler {
                 }
             }
         }
-        self.settle_all(now, &flight);
+        self.settle_all(now, flight.gates);
         if outcomes.iter().any(|(_, done)| is_refusal(done.outcome)) {
             self.make_way(now, flight.gates.holder());
         }
@@ -229,7 +231,7 @@ impl Scheduler {
             for lease in leases {
                 self.retry(now, lease, FailReason::Expired);
             }
-            self.settle_all(now, &flight);
+            self.settle_all(now, flight.gates);
         }
     }
 
@@ -249,7 +251,7 @@ impl Scheduler {
         self.hosts[reservation.host].in_flight -= 1;
         self.hosts[reservation.host].reserved = false;
         self.in_flight -= u64::from(reservation.count);
-        self.rest(now, &reservation.flight, now.since(reservation.since), went_well);
+        self.rest(now, gates, now.since(reservation.since), went_well);
         reservation
     }
 }

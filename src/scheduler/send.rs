@@ -3,6 +3,7 @@
 use super::Scheduler;
 use super::gates::{Closed, GateOwner};
 use super::leases::{Flight, GateSet, LeaseState};
+use super::permission::Step;
 use super::slots::Wait;
 use crate::ids::{DocId, GateId, HostId, LeaseId, SlotId, SpiderId, TransId};
 use crate::time::Instant;
@@ -36,7 +37,7 @@ impl Scheduler {
         }
         while let Some(slot) = self.slots.ready.front::<SlotId>() {
             let host = self.slots[slot].host?;
-            if !self.may_go(now, slot, host) {
+            if !self.may_go(now, slot, host, Step::Send) {
                 self.leave_line(now, slot);
                 self.look_at(now, host);
                 continue;
@@ -48,11 +49,11 @@ impl Scheduler {
         None
     }
 
-    pub(super) fn may_go(&mut self, now: Instant, slot: SlotId, host: HostId) -> bool {
-        debug_assert_eq!(self.slots[slot].wait, Wait::Ready);
-        self.hosts[host].has_sendable()
+    pub(super) fn may_go(&mut self, now: Instant, slot: SlotId, host: HostId, step: Step) -> bool {
+        self.hosts[host].wants_to_go()
             && !self.hosts[host].draining
             && self.has_address(now, host)
+            && self.next_step(now, host) == Some(step)
             && self.gate_set(host).is_some_and(|gates| {
                 self.first_closed(now, gates).is_none() && self.first_owed(slot, gates).is_none()
             })
@@ -65,6 +66,7 @@ impl Scheduler {
             gates.iter().for_each(|gate| self.gates[gate].enter());
             self.leases[lease].state = LeaseState::Unwritten(Flight { trans, spider, ip, gates });
         }
+        self.note_sent(host, lease);
         self.leases[lease].attempts += 1;
         self.hosts[host].in_flight += 1;
         self.in_flight += 1;
@@ -82,8 +84,7 @@ impl Scheduler {
         if let Some(lease) = self.leases.links.pop_front(&mut self.hosts[host].front) {
             return lease;
         }
-        let mut url = self.leases.buffer();
-        self.store.pop(&mut self.hosts[host].urls, &mut url);
+        let url = self.take_first(host);
         self.hosts[host].leases += 1;
         self.leases.add(host, url)
     }
@@ -139,12 +140,15 @@ impl Scheduler {
             return;
         }
         let entry = &self.hosts[host];
-        if entry.draining || entry.reserved || !entry.has_sendable() {
+        if entry.draining || entry.reserved || !entry.wants_to_go() {
             return;
         }
         if self.stopped_until(now, host).is_some() || !self.has_address(now, host) {
             return;
         }
+        let Some(step) = self.next_step(now, host) else {
+            return self.bench_without_rules(now, host);
+        };
         let Some(gates) = self.gate_set(host) else { return };
         if let Some((gate, closed)) = self.first_closed(now, gates) {
             if let Closed::Until(until, _) = closed
@@ -156,7 +160,7 @@ impl Scheduler {
         }
         match self.first_owed(slot, gates) {
             Some(gate) => self.wait_at(now, slot, gate),
-            None => self.slots.wait_ready(slot),
+            None => self.line_up(slot, Some(step)),
         }
     }
 
@@ -168,6 +172,15 @@ impl Scheduler {
             let first = self.gates[gate].first_in_line();
             first.is_some_and(|first| self.slots[first].ticket < ticket)
         })
+    }
+
+    /// A slot that no gate stops waits for its turn.
+    fn line_up(&mut self, slot: SlotId, step: Option<Step>) {
+        match step {
+            Some(Step::Fetch) => self.slots.wait_to_fetch(slot),
+            // Without a step it finds out when its turn comes.
+            Some(Step::Send) | None => self.slots.wait_ready(slot),
+        }
     }
 
     fn wait_at(&mut self, now: Instant, slot: SlotId, gate: GateId) {
@@ -188,7 +201,8 @@ impl Scheduler {
                 self.gates[gate].woken = Some(first);
                 self.slots.park(&mut self.gates, first);
                 self.slots[first].woken_by = Some(gate);
-                self.slots.wait_ready(first);
+                let step = self.slots[first].host.and_then(|host| self.next_step(now, host));
+                self.line_up(first, step);
             }
             Some(Closed::Until(at, _)) => self.gates.timers.set(gate, at),
             Some(Closed::Full | Closed::Writing) => self.gates.timers.cancel(gate),

@@ -21,10 +21,12 @@ pub(super) struct Slot {
 /// Where a slot waits: always in exactly one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {
-    /// For something to send, or for an address: whoever brings it looks at the slot again.
+    /// For something to send, for an address or for rules: whoever brings it looks at the slot again.
     Parked,
     /// For its turn to be sent.
     Ready,
+    /// For its turn to ask for a robots.txt.
+    Fetch,
     /// For a gate.
     Gate(GateId),
 }
@@ -34,6 +36,8 @@ pub(super) enum Wait {
 pub struct Lines {
     /// May send: for a spider with room.
     pub ready: u64,
+    /// May ask for a robots.txt: for others to be answered.
+    pub robots: u64,
     /// For their own host: something is in flight, or the gap, the rest or a hold lasts.
     pub host: u64,
     /// For an address.
@@ -70,6 +74,8 @@ pub(super) struct Slots {
     cells_per_slot: u32,
     /// Slots that may send, first come first served.
     pub(super) ready: List,
+    /// Slots that may ask for a robots.txt, likewise.
+    pub(super) to_fetch: List,
     pub(super) lines: Lines,
     waiting: Links<SlotId>,
     slot_bits: u32,
@@ -87,6 +93,7 @@ impl Slots {
             cells: Vec::new(),
             cells_per_slot,
             ready: List::default(),
+            to_fetch: List::default(),
             lines: Lines::default(),
             waiting: Links::default(),
             slot_bits: bits_for(count),
@@ -194,6 +201,14 @@ impl Slots {
         self.waiting.push_back(&mut self.ready, slot);
     }
 
+    /// Moves a parked slot to the end of the line for requests of our own.
+    pub(super) fn wait_to_fetch(&mut self, slot: SlotId) {
+        debug_assert_eq!(self[slot].wait, Wait::Parked);
+        self[slot].wait = Wait::Fetch;
+        self.lines.robots += 1;
+        self.waiting.push_back(&mut self.to_fetch, slot);
+    }
+
     /// Moves a parked slot into the line at `gate`: to its end, or to its head if it has waited longer
     /// than all there (it was stopped elsewhere when its turn came).
     pub(super) fn wait_at(&mut self, gates: &mut Gates, gate: GateId, slot: SlotId) {
@@ -216,6 +231,10 @@ impl Slots {
                 self.lines.ready -= 1;
                 self.waiting.remove(&mut self.ready, slot);
             }
+            Wait::Fetch => {
+                self.lines.robots -= 1;
+                self.waiting.remove(&mut self.to_fetch, slot);
+            }
             Wait::Gate(gate) => {
                 *self.lines.at(gates[gate].owner) -= 1;
                 self.waiting.remove(&mut gates[gate].waiters, slot);
@@ -233,9 +252,17 @@ impl Slots {
     }
 
     pub(super) fn used_cells(&self, slot: SlotId) -> usize {
+        self.leases_of(slot).count()
+    }
+
+    /// What is in flight from `slot`.
+    pub(super) fn leases_of(&self, slot: SlotId) -> impl Iterator<Item = LeaseId> {
         let start = self.cell_index(slot, 0);
         let cells = &self.cells[start..start + self.cells_per_slot as usize];
-        cells.iter().filter(|cell| matches!(cell, Cell::Used(_))).count()
+        cells.iter().filter_map(|cell| match cell {
+            Cell::Used(lease) => Some(*lease),
+            Cell::Free { .. } => None,
+        })
     }
 }
 

@@ -31,6 +31,10 @@ pub struct Counters {
     pub lookups_unanswered: u64,
     /// Times that an address was marked down.
     pub addresses_down: u64,
+    /// Requests for a robots.txt.
+    pub robots_fetches: u64,
+    /// Those of them that left it open what is allowed.
+    pub robots_failures: u64,
     /// Holds after 429 or 503.
     pub holds: u64,
     /// Hosts reserved by workers.
@@ -68,6 +72,10 @@ pub struct Stats {
     pub waiting_documents: u64,
     /// Hosts whose address is being asked for.
     pub unresolved: u64,
+    /// Origins whose robots.txt is asked for, or will be again after a failure.
+    pub robots_waiting: u64,
+    /// Requests for a robots.txt under way.
+    pub robots_in_flight: u64,
     /// When something may change by itself.
     pub next_timer: Option<Instant>,
     /// Counted since the start.
@@ -92,6 +100,8 @@ impl Scheduler {
             paused: self.orders.all_paused,
             waiting_documents: self.leases.waits.len() as u64,
             unresolved: self.unresolved,
+            robots_waiting: self.origins.asking,
+            robots_in_flight: self.origins.fetches.len() as u64,
             next_timer: self.deadline(),
             counters: self.counters,
         }

@@ -2,9 +2,9 @@
 
 use super::Scheduler;
 use super::gates::GateOwner;
-use super::leases::{Flight, LeaseState};
+use super::leases::{Flight, GateSet, LeaseState};
 use crate::document::{Done, End, FailReason, Outcome};
-use crate::ids::{LeaseId, SpiderId, TransId};
+use crate::ids::{IpId, LeaseId, SpiderId, TransId};
 use crate::time::{Duration, Instant, scaled};
 
 /// Longest hold without a word of the web server how long it should be.
@@ -50,9 +50,9 @@ impl Scheduler {
         };
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
-        self.rest(now, &flight, now.since(written), went_well(done.outcome));
+        self.rest(now, flight.gates, now.since(written), went_well(done.outcome));
         self.conclude_fetch(now, lease, &flight, written, done);
-        self.settle_all(now, &flight);
+        self.settle_all(now, flight.gates);
         if is_refusal(done.outcome) {
             self.make_way(now, flight.gates.holder());
         }
@@ -69,8 +69,8 @@ impl Scheduler {
         done: Done,
     ) {
         let port = self.leases[lease].url.tail().port();
-        self.note_health(now, flight, port, done.outcome);
-        self.note_refusal(now, flight, sent, done);
+        self.note_health(now, flight.ip, port, done.outcome);
+        self.note_refusal(now, flight.gates, sent, done);
         match done.outcome {
             Outcome::DnsFailed => {
                 self.distrust_name(now, self.leases[lease].host);
@@ -117,7 +117,7 @@ impl Scheduler {
                 LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved => {}
             }
             self.send_again(now, lease);
-            self.settle_all(now, &flight);
+            self.settle_all(now, flight.gates);
         }
     }
 
@@ -138,7 +138,7 @@ impl Scheduler {
         self.counters.expired += 1;
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
-        self.rest(now, &flight, now.since(at), false);
+        self.rest(now, flight.gates, now.since(at), false);
         if self.has_spoken_since(flight.spider, at) {
             self.ips[flight.ip].port = self.leases[lease].url.tail().port();
             self.handle_unreachable(now, flight.ip);
@@ -146,7 +146,7 @@ impl Scheduler {
             self.distrust(now, flight.spider);
         }
         self.retry(now, lease, FailReason::Expired);
-        self.settle_all(now, &flight);
+        self.settle_all(now, flight.gates);
     }
 
     /// Whether silence about a send says something of its web server, since there was word of others. A
@@ -200,24 +200,23 @@ impl Scheduler {
         self.in_flight -= 1;
     }
 
-    pub(super) fn settle_all(&mut self, now: Instant, flight: &Flight) {
-        for gate in flight.gates.iter() {
+    pub(super) fn settle_all(&mut self, now: Instant, gates: GateSet) {
+        for gate in gates.iter() {
             if self.gates.table.get(gate).is_some() {
                 self.settle(now, gate);
             }
         }
-        if let Some(&GateOwner::Host(host)) = self.gates.table.get(flight.gates.host).map(|gate| &gate.owner)
-        {
+        if let Some(&GateOwner::Host(host)) = self.gates.table.get(gates.host).map(|gate| &gate.owner) {
             self.give_way(now, host);
         }
     }
 
     /// The host, and its alias and group, rest after a fetch.
-    pub(super) fn rest(&mut self, now: Instant, flight: &Flight, took: Duration, went_well: bool) {
+    pub(super) fn rest(&mut self, now: Instant, gates: GateSet, took: Duration, went_well: bool) {
         let rest = self.config.rest.after(took);
-        self.gates[flight.gates.host].rest(now, rest, went_well);
-        self.note_if_long(now, flight.gates.host);
-        for gate in [flight.gates.alias, flight.gates.group].into_iter().flatten() {
+        self.gates[gates.host].rest(now, rest, went_well);
+        self.note_if_long(now, gates.host);
+        for gate in [gates.alias, gates.group].into_iter().flatten() {
             if let Some(rule) = self.rest_rule(gate) {
                 self.gates[gate].rest(now, rule.after(took), went_well);
                 self.note_if_long(now, gate);
@@ -225,13 +224,13 @@ impl Scheduler {
         }
     }
 
-    fn note_health(&mut self, now: Instant, flight: &Flight, port: u16, outcome: Outcome) {
+    pub(super) fn note_health(&mut self, now: Instant, ip: IpId, port: u16, outcome: Outcome) {
         match outcome {
             Outcome::ConnectFailed | Outcome::TlsFailed | Outcome::Timeout => {
-                self.ips[flight.ip].port = port;
-                self.handle_unreachable(now, flight.ip);
+                self.ips[ip].port = port;
+                self.handle_unreachable(now, ip);
             }
-            Outcome::Unsaid | Outcome::Status(_) => self.handle_reachable(now, flight.ip),
+            Outcome::Unsaid | Outcome::Status(_) => self.handle_reachable(now, ip),
             Outcome::DnsFailed | Outcome::Aborted => {}
         }
     }
@@ -244,8 +243,8 @@ impl Scheduler {
     }
 
     /// 429 and 503 hold the host, or its alias or group: as long as the web server asks, or longer each time.
-    fn note_refusal(&mut self, now: Instant, flight: &Flight, sent: Instant, done: Done) {
-        let holder = flight.gates.holder();
+    pub(super) fn note_refusal(&mut self, now: Instant, gates: GateSet, sent: Instant, done: Done) {
+        let holder = gates.holder();
         if !is_refusal(done.outcome) {
             if went_well(done.outcome) {
                 self.gates[holder].forgive(sent);

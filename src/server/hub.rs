@@ -5,10 +5,12 @@ use super::clock::Clock;
 use super::connection::{Connection, ConnectionId};
 use super::politeness::Politeness;
 use super::rate::Rate;
+use super::robots::RobotsDesk;
 use crate::document::Candidate;
 use crate::hostdb::{Resolution, Resolver};
-use crate::ids::{HostId, IpId, SpiderId};
+use crate::ids::{FetchId, HostId, IpId, SpiderId};
 use crate::index::{Adder, IndexEvent, IndexHandle};
+use crate::robots::Answer;
 use crate::scheduler::{Admission, Scheduler, Stats, Trying};
 use crate::time::{Duration, Instant};
 use indexmap::{IndexMap, IndexSet};
@@ -45,6 +47,8 @@ pub(super) enum Event {
     WriteOverdue(ConnectionId, u64),
     /// The answer to a look-up.
     Resolved(HostId, Resolution),
+    /// The answer to a request for a robots.txt.
+    Fetched(FetchId, Box<Answer>),
     /// Whether a suspect address could be connected to.
     Probed(IpId, bool),
     /// URLs found by spiders have reached the index.
@@ -86,6 +90,7 @@ pub(super) struct Surroundings {
     pub(super) exit_when_done: bool,
     /// Names looked up at the same time.
     pub(super) lookups_max: usize,
+    pub(super) robots: RobotsDesk,
 }
 
 /// The loop's state.
@@ -224,6 +229,10 @@ impl Hub {
         more |= self.admit();
         more |= self.report_all();
         self.send_all();
+        while self.fetch_robots() {
+            self.send_all();
+        }
+        more |= self.scheduler.has_denied();
         self.save_notes();
         self.look_up();
         self.try_addresses();
@@ -262,6 +271,7 @@ impl Hub {
                 self.lookups -= 1;
                 self.scheduler.handle_resolved(self.now(), host, resolution);
             }
+            Event::Fetched(id, answer) => self.handle_fetched(id, *answer),
             Event::Probed(ip, reachable) => {
                 self.probes -= 1;
                 self.scheduler.handle_probed(self.now(), ip, reachable);
@@ -426,6 +436,7 @@ impl Hub {
                 for_ip = stats.waiting.ip,
                 for_group = stats.waiting.group,
                 for_address = stats.unresolved,
+                for_robots = stats.robots_waiting,
                 for_time = stats.waiting_documents,
                 benched = stats.benched,
                 "nothing may go now; hosts wait"

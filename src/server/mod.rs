@@ -11,6 +11,7 @@ mod http;
 mod hub;
 mod politeness;
 mod rate;
+mod robots;
 mod rules;
 mod signals;
 mod spiders;
@@ -25,6 +26,7 @@ use crate::time::Duration;
 use clock::Clock;
 use hub::{Event, Hub, Surroundings};
 use politeness::Politeness;
+use robots::RobotsDesk;
 use signals::Signals;
 use std::io::{self, Write};
 use std::net::{SocketAddr, TcpListener};
@@ -104,6 +106,7 @@ pub fn run(settings: Settings) -> Result<(), ServerError> {
         stall_max: settings.timeout_spider_status,
         exit_when_done: settings.exit_when_done,
         lookups_max: raise_open_files() / FILES_PER_LOOKUP,
+        robots: RobotsDesk::new(&settings),
     };
     let hub = Hub::new(scheduler, surroundings, settings.seeds.is_empty());
     let signals = rim.block_on(async { Signals::catch() })?;

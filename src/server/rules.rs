@@ -4,7 +4,7 @@ use crate::hostdb::health::HealthRule;
 use crate::hostdb::records::TtlRule;
 use crate::hostdb::{Family, ResolverConfig, Servers};
 use crate::scheduler::{Config, GroupRule, IpRange, Pace, Rest, Trial};
-use crate::settings::{self, Alias, Group, HostPattern, IndexAt, Settings};
+use crate::settings::{self, Alias, Group, HostPattern, IndexAt, Robots, Settings};
 use std::num::NonZeroU32;
 
 /// What the scheduler keeps to; `seed` is where its jitter comes from.
@@ -25,6 +25,8 @@ pub fn scheduler_config(settings: &Settings, seed: u64) -> Config {
         retry_delay: settings.retry_delay,
         spider_window: settings.spider_window.map(NonZeroU32::get),
         allow_private: settings.allow_private,
+        robots: settings.robots == Robots::Obey,
+        crawl_delay_max: settings.crawl_delay_max,
         ttl: TtlRule {
             min: settings.dns_ttl_min,
             max: settings.dns_ttl_max,
@@ -81,6 +83,7 @@ fn alias_rule(settings: &Settings, alias: &Alias) -> GroupRule {
         ranges: Vec::new(),
         pace: host_pace(settings),
         rest: Some(host_rest(settings)),
+        robots: None,
     }
 }
 
@@ -108,6 +111,7 @@ fn group_rule(settings: &Settings, group: &Group) -> GroupRule {
             gap: group.per_sec.map_or(host.gap, |rate| rate.gap()),
         },
         rest: (!group.lifts_ip_limit()).then_some(rest),
+        robots: group.robots.map(|robots| robots == Robots::Obey),
     };
     for pattern in &group.hosts {
         match pattern {

@@ -194,8 +194,8 @@ impl Hub {
         }
     }
 
-    /// Hands URLs that a spider has found to the index.
-    fn add(&mut self, found: Vec<Url>) {
+    /// Hands URLs that were found to the index.
+    pub(super) fn add(&mut self, found: Vec<Url>) {
         if found.is_empty() {
             return;
         }

@@ -1,20 +1,16 @@
 //! What must hold between settings that are each allowed alone, and what this version cannot do yet.
 
-use super::groups::Group;
 use super::problem::{Origin, Problem};
 use super::sources::Gathered;
 use super::table::Settings;
 use super::units::Reader;
-use super::values::{IndexAt, Robots, Secret, Token};
+use super::values::{IndexAt, Secret, Token};
 use std::cmp::Ordering;
 use std::path::Path;
 use std::time::Duration;
 
 /// Settings that are understood but change nothing in this version.
 pub const NOT_YET: &[(&str, &str)] = &[
-    ("robots", "robots.txt is not fetched yet: every URL is allowed"),
-    ("user_agent", "the server makes no requests of its own yet"),
-    ("crawl_delay_max", "robots.txt is not fetched yet"),
     ("recrawl_after", "a finished URL is never crawled again yet"),
     ("claim_expiry_1", "no index can be shared yet"),
     ("claim_expiry_2", "no index can be shared yet"),
@@ -49,18 +45,11 @@ pub(super) fn apply(settings: &mut Settings, gathered: &mut Gathered) {
 }
 
 /// Warnings about settings that were given and have no effect.
-pub(super) fn without_effect(settings: &Settings, gathered: &Gathered) -> Vec<String> {
+pub(super) fn without_effect(gathered: &Gathered) -> Vec<String> {
     let given = |name: &str| gathered.of(name).origin != Origin::Default;
     NOT_YET
         .iter()
-        .filter(|(name, _)| match *name {
-            // Whoever does not say `ignore` relies on it.
-            "robots" => {
-                let obey = |group: &Group| group.robots == Some(Robots::Obey);
-                settings.robots == Robots::Obey || settings.groups.iter().any(obey)
-            }
-            _ => given(name),
-        })
+        .filter(|(name, _)| given(name))
         .map(|(name, what)| format!("{name} has no effect in this version: {what}"))
         .collect()
 }

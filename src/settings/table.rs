@@ -169,6 +169,12 @@ settings! {
         user_agent: String, UserAgent, Text(concat!("urlserver/", env!("CARGO_PKG_VERSION")));
         /// Hosts whose Crawl-delay is longer are not crawled, and reported; no Crawl-delay is ever shortened.
         crawl_delay_max: Option<Duration>, TimeOrNone, Text(NONE);
+        /// Most requests for robots.txt at the same time.
+        robots_concurrent: NonZeroU32, Positive, Text("64");
+        /// Longest time that one of them may take.
+        robots_timeout: Duration, TimeAboveZero, Text("10");
+        /// Hand the `Sitemap:` lines of robots.txt to the index, as URLs that were found.
+        sitemaps: bool, Truth, Text("false");
     }
     "Retries" {
         /// No DONE or WORKING for this long: the URL is retried.

@@ -117,15 +117,19 @@ mod tests {
             End::Failed(F::ConnectionLost),
             End::Failed(F::Poison),
             End::Failed(F::Dns),
+            End::Failed(F::Robots),
             End::Failed(F::Surplus),
             End::Failed(F::BadUrl),
             End::Denied(DenyReason::PrivateAddress),
+            End::Denied(DenyReason::Robots),
+            End::Denied(DenyReason::CrawlDelay),
         ];
         for end in ends {
             match end {
-                End::Done(_) | End::Denied(DenyReason::PrivateAddress) => {}
+                End::Done(_) => {}
+                End::Denied(DenyReason::PrivateAddress | DenyReason::Robots | DenyReason::CrawlDelay) => {}
                 End::Failed(F::Outcome(_) | F::Expired | F::ConnectionLost | F::Poison) => {}
-                End::Failed(F::Dns | F::Surplus | F::BadUrl) => {}
+                End::Failed(F::Dns | F::Robots | F::Surplus | F::BadUrl) => {}
             }
         }
         let known: BTreeSet<String> = ends

@@ -90,6 +90,7 @@ mod tests {
             ranges: ranges.iter().map(range).collect(),
             pace: Pace { concurrent: 1, gap: urlserver::time::Duration::ZERO },
             rest: None,
+            robots: None,
         }
     }
 

@@ -2,7 +2,7 @@
 
 mod groups;
 
-use super::plan::{IndexManners, NameManners, Outage, Plan, Site, Storm, Wires};
+use super::plan::{IndexManners, NameManners, Outage, Plan, RobotsManners, Site, Storm, Wires};
 use crate::profile::Profile;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use urlserver::document::{Done, Outcome};
@@ -40,6 +40,8 @@ struct Weather {
     large: bool,
     /// Web servers may ask for centuries.
     absurd: bool,
+    /// Nothing is ever given up.
+    endless: bool,
 }
 
 impl Weather {
@@ -62,7 +64,8 @@ pub fn draw(seed: u64, scale: &Scale) -> Plan {
     let spiders = scale.spiders.unwrap_or_else(|| if large { 16 } else { rng.u16(1..5) }).max(1);
     let config = config(&mut rng, large, hosts, addresses);
     let heal_at = Instant::ZERO + faults;
-    let weather = Weather { heal_at, large, absurd: rng.u8(..8) == 0 };
+    let endless = config.max_attempts == 0;
+    let weather = Weather { heal_at, large, endless, absurd: rng.u8(..8) == 0 };
     Plan {
         seed: rng.u64(..),
         sites: sites(&mut rng, hosts, addresses, urls, weather),
@@ -94,6 +97,8 @@ pub fn name(n: u32) -> String {
 fn config(rng: &mut fastrand::Rng, large: bool, hosts: u32, addresses: u32) -> Config {
     let base = Config {
         seed: rng.u64(..),
+        robots: rng.u8(..4) > 0,
+        crawl_delay_max: (rng.u8(..3) == 0).then(|| Duration::from_secs(rng.u64(1..12))),
         aliases: groups::aliases(rng, large),
         groups: groups::groups(rng, large, hosts, addresses),
         ..Config::default()
@@ -153,12 +158,38 @@ fn sites(rng: &mut fastrand::Rng, hosts: u32, addresses: u32, urls: u32, weather
         }
         let mut site = Site::new(&name(n as u32), size, &homes);
         site.names = names(rng, weather.heal_at);
+        site.robots = robots(rng, hosts as usize, weather.endless);
         if rng.u8(..5) == 0 {
             site.storms.push(storm(rng, weather));
         }
         site
     };
     sizes.iter().enumerate().map(site).collect()
+}
+
+/// Rules, delays, redirects and silence. Where nothing is ever given up, nothing may be silent for ever.
+fn robots(rng: &mut fastrand::Rng, sites: usize, endless: bool) -> RobotsManners {
+    let slow = pick(rng, &[50, 3000]);
+    let latency_max = millis(rng, slow);
+    let rules = RobotsManners {
+        exists: true,
+        denies: rng.bool().then(|| rng.u8(..10)),
+        delay: (rng.u8(..4) == 0).then(|| Duration::from_secs(rng.u64(1..12))),
+        max_age: rng.bool().then(|| Duration::from_secs(rng.u64(..120))),
+        failures: pick(rng, &[0.0, 0.0, 0.3]),
+        latency_max,
+        ..RobotsManners::default()
+    };
+    match rng.u8(..8) {
+        0 => RobotsManners { exists: false, ..rules },
+        1 | 2 => {
+            let stride = if endless { 0 } else { rng.usize(..sites) };
+            RobotsManners { hops: rng.u8(1..8), stride, ..rules }
+        }
+        3 => RobotsManners { failures: 0.9, ..rules },
+        4 if !endless && rng.bool() => RobotsManners { dead: true, ..rules },
+        _ => rules,
+    }
 }
 
 fn names(rng: &mut fastrand::Rng, heal_at: Instant) -> NameManners {

@@ -20,6 +20,12 @@ pub enum Fault {
     /// It was to be left alone.
     #[error("{0} was to be left alone until {1:?}")]
     Closed(GateKey, Instant),
+    /// The rules of its origin were not known.
+    #[error("{0} was sent before its robots.txt was known")]
+    NoRules(String),
+    /// The rules of its origin deny it.
+    #[error("{0} was sent though its robots.txt denies it")]
+    Denied(String),
     /// An address that no one has named.
     #[error("{0} was not known to be at {1}")]
     NotThere(Box<str>, IpAddr),

@@ -6,6 +6,7 @@
 //! nothing of how the scheduler keeps them.
 
 use super::fault::{Fault, Faults};
+use super::robots::{Asked, AskedById};
 use crate::audit::{GateLimit, Grouping, Kind};
 use crate::violation::GateKey;
 use crate::wait::RETRY_AFTER_MAX;
@@ -14,7 +15,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use urlserver::document::{Done, Outcome, Report};
 use urlserver::hostdb::Resolution;
-use urlserver::ids::{DocId, SpiderId, TransId};
+use urlserver::ids::{DocId, FetchId, SpiderId, TransId};
 use urlserver::scheduler::{Admission, Config, Rest, Work};
 use urlserver::time::{Duration, Instant, scaled};
 
@@ -41,6 +42,14 @@ struct Pending {
     in_flight: bool,
 }
 
+/// A Crawl-delay that has become known.
+#[derive(Clone, Copy)]
+struct Delay {
+    gap: Duration,
+    /// The server may have forgotten it after this; then it asks for it again before it sends.
+    until: Instant,
+}
+
 /// See the module.
 pub(super) struct Ledger {
     config: Config,
@@ -54,6 +63,10 @@ pub(super) struct Ledger {
     /// Where each host may be: the last answer for its name, and what the index said.
     answers: HashMap<Box<str>, Vec<IpAddr>>,
     given: HashMap<Box<str>, Vec<IpAddr>>,
+    /// Crawl-delays that have become known.
+    delays: HashMap<Arc<str>, Delay>,
+    /// Requests for a robots.txt under way.
+    asked: AskedById,
     pub(super) faults: Faults,
 }
 
@@ -70,6 +83,8 @@ impl Ledger {
             reported: HashSet::new(),
             answers: HashMap::new(),
             given: HashMap::new(),
+            delays: HashMap::new(),
+            asked: AskedById::new(),
             faults: Faults::default(),
         }
     }
@@ -125,23 +140,11 @@ impl Ledger {
     /// A line has been decided on.
     pub(super) fn handle_decided(&mut self, now: Instant, work: &Work<'_>) {
         let Work { spider, trans, doc, ip, host, .. } = *work;
-        let mut gates = vec![GateKey::Host(Arc::from(host)), GateKey::Ip(ip)];
-        gates.extend(self.grouping.of(host, ip));
+        let gates = self.enter(now, host, ip);
         for key in &gates {
-            let limit = self.limit(key);
-            let gate = self.gates.entry(key.clone()).or_default();
-            gate.in_flight += 1;
-            let (count, until, last) = (gate.in_flight, gate.closed_until, gate.last_write);
-            self.expect(limit.concurrent.is_none_or(|most| count <= most), now, || {
-                Fault::TooMany(key.clone())
-            });
-            self.expect(until <= now, now, || Fault::Closed(key.clone(), until));
+            let last = self.gates.get(key).and_then(|gate| gate.last_write);
             self.expect_gap(now, key, last);
         }
-        let known = |at: &HashMap<Box<str>, Vec<IpAddr>>| at.get(host).is_some_and(|ips| ips.contains(&ip));
-        let literal = host.parse() == Ok(ip);
-        let at_home = known(&self.answers) || known(&self.given) || literal;
-        self.expect(at_home, now, || Fault::NotThere(host.into(), ip));
         let new = self.names_given.insert(trans);
         self.expect(new, now, || Fault::TransTwice(trans));
         match self.pending.get_mut(&doc) {
@@ -152,6 +155,52 @@ impl Ledger {
             }
         }
         self.sends.insert(trans, Send { spider, doc, gates, written: None, status: now });
+    }
+
+    /// A robots.txt is asked for: as good as a send that is written at once.
+    pub(super) fn handle_fetch(&mut self, now: Instant, id: FetchId, host: &str, ip: IpAddr) {
+        let gates = self.enter(now, host, ip);
+        for key in &gates {
+            let last = self.gates.entry(key.clone()).or_default().last_write.replace(now);
+            self.expect_gap_of_fetch(now, key, last);
+        }
+        self.asked.insert(id, Asked { gates, at: now });
+    }
+
+    /// It is answered.
+    pub(super) fn handle_fetched(&mut self, now: Instant, id: FetchId, done: Done) {
+        let Some(Asked { gates, at }) = self.asked.remove(&id) else { return };
+        for key in &gates {
+            self.gates.entry(key.clone()).or_default().in_flight -= 1;
+        }
+        self.rest(now, &gates, now.since(at));
+        self.hold(now, &gates, done);
+    }
+
+    /// The host asks for this much time between two sends, and is known to until then.
+    pub(super) fn set_delay(&mut self, host: &str, gap: Duration, until: Instant) {
+        self.delays.insert(host.into(), Delay { gap, until });
+    }
+
+    /// One more in flight at all gates, which must be open.
+    fn enter(&mut self, now: Instant, host: &str, ip: IpAddr) -> Vec<GateKey> {
+        let mut gates = vec![GateKey::Host(Arc::from(host)), GateKey::Ip(ip)];
+        gates.extend(self.grouping.of(host, ip));
+        for key in &gates {
+            let limit = self.limit(key);
+            let gate = self.gates.entry(key.clone()).or_default();
+            gate.in_flight += 1;
+            let (count, until) = (gate.in_flight, gate.closed_until);
+            self.expect(limit.concurrent.is_none_or(|most| count <= most), now, || {
+                Fault::TooMany(key.clone())
+            });
+            self.expect(until <= now, now, || Fault::Closed(key.clone(), until));
+        }
+        let known = |at: &HashMap<Box<str>, Vec<IpAddr>>| at.get(host).is_some_and(|ips| ips.contains(&ip));
+        let literal = host.parse() == Ok(ip);
+        let at_home = known(&self.answers) || known(&self.given) || literal;
+        self.expect(at_home, now, || Fault::NotThere(host.into(), ip));
+        gates
     }
 
     /// Its line has been written.
@@ -187,9 +236,14 @@ impl Ledger {
         self.expect(written.is_some() == counted, now, || Fault::Miscounted(trans));
         let Some(written) = written else { return };
         let Some(send) = self.end(trans) else { return };
-        self.rest(now, &send, now.since(written));
+        self.rest(now, &send.gates, now.since(written));
+        self.hold(now, &send.gates, done);
+    }
+
+    /// A refusal says how long to stay away.
+    fn hold(&mut self, now: Instant, gates: &[GateKey], done: Done) {
         if let (Outcome::Status(429 | 503), Some(wait)) = (done.outcome, done.retry_after) {
-            let first = |kind| send.gates.iter().find(|key| Kind::of(key) == kind);
+            let first = |kind| gates.iter().find(|key| Kind::of(key) == kind);
             if let Some(holder) = first(Kind::Group).or_else(|| first(Kind::Host)) {
                 self.close(holder, now + wait.min(RETRY_AFTER_MAX));
             }
@@ -224,7 +278,7 @@ impl Ledger {
                 continue;
             };
             if let Some(written) = send.written {
-                self.rest(now, &send, now.since(written));
+                self.rest(now, &send.gates, now.since(written));
             }
         }
     }
@@ -275,8 +329,8 @@ impl Ledger {
         Some(send)
     }
 
-    fn rest(&mut self, now: Instant, send: &Send, took: Duration) {
-        for key in &send.gates {
+    fn rest(&mut self, now: Instant, gates: &[GateKey], took: Duration) {
+        for key in gates {
             let rule = match key {
                 GateKey::Host(_) => Some(self.config.rest),
                 GateKey::Ip(_) => None,
@@ -293,9 +347,24 @@ impl Ledger {
         gate.closed_until = gate.closed_until.max(until);
     }
 
+    /// The gap of a send, with the Crawl-delay that must be known by then.
     fn expect_gap(&mut self, now: Instant, key: &GateKey, last: Option<Instant>) {
-        let gap = self.limit(key).gap;
+        let gap = self.limit(key).gap.max(self.delay(key).map_or(Duration::ZERO, |delay| delay.gap));
         self.expect(last.is_none_or(|last| last + gap <= now), now, || Fault::TooSoon(key.clone()));
+    }
+
+    /// The gap of a request for rules, with the Crawl-delay that cannot be forgotten yet.
+    fn expect_gap_of_fetch(&mut self, now: Instant, key: &GateKey, last: Option<Instant>) {
+        let known = self.delay(key).filter(|delay| now < delay.until);
+        let gap = self.limit(key).gap.max(known.map_or(Duration::ZERO, |delay| delay.gap));
+        self.expect(last.is_none_or(|last| last + gap <= now), now, || Fault::TooSoon(key.clone()));
+    }
+
+    fn delay(&self, key: &GateKey) -> Option<Delay> {
+        match key {
+            GateKey::Host(host) => self.delays.get(host).copied(),
+            GateKey::Ip(_) | GateKey::Group(_) => None,
+        }
     }
 
     fn expect(&mut self, holds: bool, now: Instant, fault: impl FnOnce() -> Fault) {

@@ -62,6 +62,8 @@ pub struct Site {
     pub names: NameManners,
     /// What its web server says instead of what it should, and when.
     pub storms: Vec<Storm>,
+    /// What it says when it is asked for a robots.txt.
+    pub robots: RobotsManners,
 }
 
 impl Site {
@@ -73,6 +75,7 @@ impl Site {
             addresses: addresses.to_vec(),
             names: NameManners::default(),
             storms: Vec::new(),
+            robots: RobotsManners::default(),
         }
     }
 }
@@ -106,6 +109,46 @@ impl Default for NameManners {
             servfail: 0.0,
             nxdomain: 0.0,
             moves_every: None,
+        }
+    }
+}
+
+/// What a web server says when it is asked for a robots.txt. It never changes its mind, so that whatever is sent
+/// against it is wrong; but it may be silent.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct RobotsManners {
+    /// 404 otherwise.
+    pub exists: bool,
+    /// URLs whose path begins with this digit are denied; with the next one on each other port.
+    pub denies: Option<u8>,
+    /// Crawl-delay.
+    pub delay: Option<Duration>,
+    /// How long it may be believed.
+    pub max_age: Option<Duration>,
+    /// Redirects before it. More than five are as good as a 404.
+    pub hops: u8,
+    /// Each leads so many sites further.
+    pub stride: usize,
+    /// Probability of no answer, or a bad one, until all is healed.
+    pub failures: f64,
+    /// Nothing but failures, healed or not.
+    pub dead: bool,
+    /// An answer takes up to this.
+    pub latency_max: Duration,
+}
+
+impl Default for RobotsManners {
+    fn default() -> Self {
+        RobotsManners {
+            exists: false,
+            denies: None,
+            delay: None,
+            max_age: None,
+            hops: 0,
+            stride: 0,
+            failures: 0.0,
+            dead: false,
+            latency_max: Duration::from_millis(20),
         }
     }
 }

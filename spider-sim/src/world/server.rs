@@ -7,6 +7,7 @@ use urlserver::hostdb::Resolution;
 use urlserver::ids::{HostId, SpiderId, TransId};
 use urlserver::scheduler::Request;
 use urlserver::time::{Duration, Instant};
+use urlserver::url::Tail;
 use urlserver::wire::{Command, CommandError, Line, work};
 
 /// Questions to name servers under way at once.
@@ -23,11 +24,18 @@ impl World {
         }
         // Reports first: a host whose last document is given up may have new ones to send or a name to ask for.
         self.report();
-        while self.write() || self.send() {}
+        while self.write() || self.send() || self.fetch_robots() || self.deny() {}
         self.ask_names();
         if let Some(request) = self.scheduler.poll_request(self.now) {
             self.ask_index(&request);
         }
+    }
+
+    /// Ends what may not be fetched. True if there was something.
+    fn deny(&mut self) -> bool {
+        let any = self.scheduler.has_denied();
+        self.report();
+        any
     }
 
     fn report(&mut self) {
@@ -49,10 +57,14 @@ impl World {
             let mut line = BytesMut::new();
             work::encode(&mut line, sent.trans, sent.doc, sent.ip, sent.host, sent.tail);
             let (spider, trans) = (sent.spider, sent.trans);
+            let whole = (Box::<str>::from(sent.host), sent.tail.scheme, sent.tail.rest.to_owned());
             if self.plan.keep_sends {
                 self.sends.push(SendSeen::new(self.now, &sent));
             }
             self.trace.note("send", self.now, trans.0);
+            if let Some(fault) = self.objection(&whole.0, Tail { scheme: whole.1, rest: &whole.2 }) {
+                self.ledger.faults.add(self.now, fault);
+            }
             let Some(wire) = self.wires.get_mut(&spider) else { continue };
             wire.say(self.now, line, Some(trans));
             if let Some(choked) = wire.poll_choke() {

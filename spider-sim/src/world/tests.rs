@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used)]
 
 use super::draw::address;
-use super::plan::Site;
+use super::plan::{RobotsManners, Site};
 use super::*;
 use urlserver::scheduler::{GroupRule, IpRange, Pace, Rest};
 
@@ -12,7 +12,7 @@ fn pace(concurrent: u32, gap_secs: u64) -> Pace {
 
 fn group(name: &str, pace: Pace) -> GroupRule {
     let (hosts, domains, ranges) = (Vec::new(), Vec::new(), Vec::new());
-    GroupRule { name: name.into(), hosts, domains, ranges, pace, rest: None }
+    GroupRule { name: name.into(), hosts, domains, ranges, pace, rest: None, robots: None }
 }
 
 fn range(n: u32, bits: u8) -> Vec<IpRange> {
@@ -118,4 +118,62 @@ fn every_rule_that_the_scheduler_widens_is_found_out() {
         assert!(ledger.contains(gate), "{number}, {gate}, the ledger: `{ledger}`");
         assert!(auditor.contains(gate), "{number}, {gate}, the auditor: `{auditor}`");
     }
+}
+
+/// A site that denies a tenth of its documents, one that asks for time, and a server that promises to obey.
+fn with_robots() -> Plan {
+    let manners = RobotsManners { exists: true, ..RobotsManners::default() };
+    let denies = RobotsManners { denies: Some(1), ..manners };
+    let slow = RobotsManners { delay: Some(Duration::from_secs(5)), ..manners };
+    let site = |name, n, robots| Site { robots, ..Site::new(name, 20, &[address(n)]) };
+    let mut plan = promised();
+    plan.sites = vec![site("denies.example", 0, denies), site("slow.example", 1, slow)];
+    plan.config.robots = true;
+    plan
+}
+
+#[test]
+fn who_obeys_is_not_accused() {
+    let verdict = World::new(with_robots()).run(|_| ());
+    assert!(verdict.is_clean(), "{:#?}", verdict.wrongs);
+    assert_eq!(verdict.stats.counters.denied + verdict.stats.counters.done, 40);
+    assert!(verdict.stats.counters.denied > 0);
+}
+
+#[test]
+fn who_does_not_ask_for_rules_is_found_out() {
+    let careless = || {
+        let plan = with_robots();
+        let rules = Config { robots: false, ..plan.config.clone() };
+        World::with_rules(plan, rules)
+    };
+    let mut first = careless();
+    while first.ledger.faults.count() == 0 && !first.is_drained() {
+        first.step();
+    }
+    let found = first.ledger.faults.texts().next().unwrap();
+    assert!(found.contains("before its robots.txt was known"), "{found}");
+    let mut second = careless();
+    while second.auditor.violation_count() == 0 && !second.is_drained() {
+        second.step();
+    }
+    let found = second.auditor.violations().first().unwrap().to_string();
+    assert!(found.contains("host slow.example"), "{found}");
+}
+
+#[test]
+fn who_sends_what_is_denied_is_found_out() {
+    let mut world = World::new(with_robots());
+    while world.scheduler.stats().counters.sent < 10 {
+        world.step();
+    }
+    assert!(world.is_sound());
+    let object = |text: &str| {
+        let url = urlserver::url::Url::parse(text).unwrap();
+        world.objection(url.host(), url.tail()).map(|fault| fault.to_string()).unwrap_or_default()
+    };
+    // The digit goes with the port: 80 and 1 make 1.
+    assert_eq!(object("http://denies.example/2"), "");
+    assert!(object("http://denies.example/1").contains("denies it"));
+    assert!(object("http://denies.example:81/2").contains("before its robots.txt was known"));
 }

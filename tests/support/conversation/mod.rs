@@ -8,6 +8,7 @@
 #[path = "../notebook.rs"]
 mod notebook;
 mod operator;
+mod robots;
 mod script;
 mod stage;
 mod worker;

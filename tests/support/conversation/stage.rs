@@ -5,12 +5,13 @@
 
 use super::notebook::Notebook;
 use super::operator;
+use super::robots;
 use super::script::seconds;
 use super::worker;
 use bytes::BytesMut;
 use std::collections::BTreeMap;
 use urlserver::hostdb::Resolution;
-use urlserver::ids::{HostId, SpiderId, TransId};
+use urlserver::ids::{FetchId, HostId, SpiderId, TransId};
 use urlserver::index::dialogue::Dialogue;
 use urlserver::index::{Addition, IndexEvent};
 use urlserver::scheduler::{Scheduler, Stats};
@@ -36,6 +37,8 @@ pub(super) struct Stage {
     spiders: BTreeMap<String, Spider>,
     /// Names that are being looked up.
     lookups: BTreeMap<String, HostId>,
+    /// Requests for a robots.txt that are not answered, in order.
+    fetches: Vec<(String, FetchId)>,
     /// What `T1`, `T2`, … stand for: sends in the order in which their lines were written.
     sends: Vec<TransId>,
     /// Reservations so far.
@@ -56,11 +59,14 @@ struct Spider {
 
 impl Stage {
     /// Settings as in a settings file. Unless they say otherwise, addresses may be those that are reserved
-    /// for documentation.
+    /// for documentation, and nobody asks for a robots.txt.
     pub(super) fn new(settings: &str) -> Result<Stage, String> {
         let mut text = String::from("index = \"tcp://index.example:4331\"\n");
         if !settings.contains("allow_private") {
             text.push_str("allow_private = true\n");
+        }
+        if !settings.contains("robots") {
+            text.push_str("robots = \"ignore\"\n");
         }
         text.push_str(settings);
         let settings = Settings::from_toml(&text).map_err(|error| error.to_string())?;
@@ -76,6 +82,7 @@ impl Stage {
             index_is_there: false,
             spiders: BTreeMap::new(),
             lookups: BTreeMap::new(),
+            fetches: Vec::new(),
             sends: Vec::new(),
             reservations: 0,
             answers: Vec::new(),
@@ -110,6 +117,7 @@ impl Stage {
                 Ok(())
             }
             "operator" => operator::obey(&mut self.scheduler, self.now, text),
+            "robots" => self.web_server_says(text),
             _ => self.spider_says(who, text),
         }
     }
@@ -174,6 +182,10 @@ impl Stage {
             let before = said.len();
             self.take_index_events();
             self.send_all(&mut said);
+            while let Some(fetch) = self.scheduler.poll_fetch(self.now) {
+                said.push(format!("robots< {} {}", fetch.url.as_str(), fetch.ip));
+                self.fetches.push((fetch.url.as_str().to_owned(), fetch.id));
+            }
             while let Some(lookup) = self.scheduler.poll_lookup() {
                 said.push(format!("dns< {}", lookup.name));
                 self.lookups.insert(lookup.name.to_owned(), lookup.host);
@@ -188,7 +200,7 @@ impl Stage {
             }
             self.notes.take(self.now, &mut self.scheduler);
             self.write_to_index(&mut said);
-            if said.len() == before && !asked {
+            if said.len() == before && !asked && !self.scheduler.has_denied() {
                 return said;
             }
         }
@@ -263,6 +275,17 @@ impl Stage {
             _ => Resolution::Addresses { addresses, ttl: ttl.ok_or("addresses need a ttl=")? },
         };
         self.scheduler.handle_resolved(self.now, host, resolution);
+        Ok(())
+    }
+
+    /// `http://a.example/robots.txt 200 max-age=60 Disallow: /x; Crawl-delay: 2`: what stands behind the status
+    /// are the lines for all crawlers. Or `404`, `503 retry-after=10`, `301 http://b.example/`, `timeout`.
+    fn web_server_says(&mut self, text: &str) -> Result<(), String> {
+        let (url, said) = text.split_once(' ').ok_or("an answer is a URL and what is said to it")?;
+        let asked = self.fetches.iter().position(|(asked, _)| asked == url);
+        let (_, id) = self.fetches.remove(asked.ok_or(format!("nobody asked for {url}"))?);
+        let answer = robots::answer(said)?;
+        self.scheduler.handle_fetched(self.now, id, answer);
         Ok(())
     }
 
@@ -371,6 +394,10 @@ fn count(stats: &Stats, name: &str) -> Option<u64> {
         "holds" => stats.counters.holds,
         "benched" => stats.benched,
         "stopped" => stats.stopped,
+        "robots_fetches" => stats.counters.robots_fetches,
+        "robots_failures" => stats.counters.robots_failures,
+        "robots_waiting" => stats.robots_waiting,
+        "robots_in_flight" => stats.robots_in_flight,
         _ => return None,
     })
 }

@@ -113,5 +113,5 @@ fn wide(rng: &mut fastrand::Rng, gaps: &[u64]) -> Pace {
 
 fn nobody(name: String) -> GroupRule {
     let (hosts, domains, ranges) = (Vec::new(), Vec::new(), Vec::new());
-    GroupRule { name: name.into(), hosts, domains, ranges, pace: Pace::FREE, rest: None }
+    GroupRule { name: name.into(), hosts, domains, ranges, pace: Pace::FREE, rest: None, robots: None }
 }
