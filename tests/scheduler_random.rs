@@ -10,7 +10,7 @@ use urlserver::hostdb::Resolution;
 use urlserver::ids::{DocId, FetchId, HostId, SpiderId, TransId};
 use urlserver::robots::{Answer, Rules};
 use urlserver::scheduler::{
-    Admission, Config, GroupRule, IpRange, Pace, RobotsFetch, Scheduler, Trial, Trying,
+    Admission, Config, GroupRule, IpRange, Opinion, Pace, RobotsFetch, Scheduler, Trial, Trying,
 };
 use urlserver::time::{Duration, Instant};
 use urlserver::url::Url;
@@ -164,8 +164,12 @@ impl World {
             let origin = format!("{}:{}", work.host, work.tail.port());
             assert!(!self.config.robots || self.model.known.contains(&origin), "{origin} is not known");
             assert!(!self.config.robots || !work.tail.path().starts_with(DENIED), "{work:?} is denied");
+            let url = Url::parse(&work.tail.parts(work.host).concat()).unwrap();
             let (host, ip) = (work.host.to_owned(), work.ip);
             let (doc, spider, trans) = (work.doc, work.spider, work.trans);
+            let opinion = self.scheduler.opinion(self.now, &url);
+            let fine = matches!(opinion, Opinion::Allowed { .. } | Opinion::Unasked);
+            assert!(fine, "{url:?}: {opinion:?}");
             let keys = self.keys(&host, ip);
             let send = Send { doc, keys, spider, status: self.now, born: self.now };
             assert!(self.model.pending.contains(&send.doc), "{:?} is not pending", send.doc);
