@@ -14,7 +14,7 @@ use urlserver::hostdb::Resolution;
 use urlserver::ids::{DocId, FetchId, HostId, SpiderId, TransId};
 use urlserver::robots::{Answer, Rules};
 use urlserver::scheduler::{
-    Admission, Config, GroupRule, IpRange, Order, Pace, RobotsFetch, Scheduler, Token, Trial, Trying,
+    Admission, Config, GroupRule, IpRange, Opinion, Order, Pace, RobotsFetch, Scheduler, Token, Trial, Trying,
 };
 use urlserver::time::{Duration, Instant};
 use urlserver::url::Url;
@@ -221,8 +221,12 @@ impl World {
             let origin = format!("{}:{}", work.host, work.tail.port());
             assert!(!self.config.robots || self.model.known.contains(&origin), "{origin} is not known");
             assert!(!self.config.robots || !work.tail.path().starts_with(DENIED), "{work:?} is denied");
+            let url = Url::parse(&work.tail.parts(work.host).concat()).unwrap();
             let (host, ip) = (work.host.to_owned(), work.ip);
             let (doc, spider, trans) = (work.doc, work.spider, work.trans);
+            let opinion = self.scheduler.opinion(self.now, &url);
+            let fine = matches!(opinion, Opinion::Allowed { .. } | Opinion::Unasked);
+            assert!(fine, "{url:?}: {opinion:?}");
             let keys = keys(&self.config, &host, ip);
             let send = Send { doc, keys, spider, status: self.now, born: self.now };
             assert!(self.model.pending.contains(&send.doc), "{:?} is not pending", send.doc);
@@ -457,6 +461,8 @@ impl World {
         self.scheduler.restore(self.now, self.notes.read(self.now), died);
         assert!(self.scheduler.poll_request(self.now).is_some());
         self.model.this_life.clear();
+        self.model.fetches.clear();
+        self.model.known.clear();
         self.unwritten.clear();
         self.lookups.clear();
         self.probes.clear();
@@ -526,6 +532,11 @@ impl World {
         assert!(!docs.is_empty() && docs.len() <= urls as usize);
         for &doc in &docs {
             assert!(self.model.pending.contains(&doc) && !self.is_busy(doc), "{doc:?}");
+        }
+        for url in &reserved.urls {
+            let opinion = self.scheduler.opinion(self.now, &Url::parse(&url.url).unwrap());
+            let fine = matches!(opinion, Opinion::Allowed { .. } | Opinion::Unasked);
+            assert!(fine, "{url:?}: {opinion:?}");
         }
         let keys = keys(&self.config, &reserved.host, reserved.urls[0].ip);
         self.check_pass(&keys);

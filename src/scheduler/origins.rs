@@ -83,6 +83,12 @@ impl Origin {
         self.known.as_ref().is_some_and(|known| now < known.fresh_until)
     }
 
+    /// Rules that need not be asked for again, and for how long.
+    pub(super) fn fresh_rules(&self, now: Instant) -> Option<(Rules, Duration)> {
+        let known = self.known.as_ref().filter(|known| now < known.fresh_until)?;
+        Some((known.rules.clone(), known.fresh_until.since(now)))
+    }
+
     pub(super) fn may_ask(&self, now: Instant) -> bool {
         match self.ask {
             Ask::No => true,

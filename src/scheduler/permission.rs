@@ -115,7 +115,7 @@ impl Scheduler {
     }
 
     /// Whether robots.txt means something to us on this host.
-    fn obeys(&self, host: HostId) -> bool {
+    pub(super) fn obeys(&self, host: HostId) -> bool {
         let group = self.hosts[host].group.map(|gate| self.gates[gate].owner);
         let said = match group {
             Some(GateOwner::Group(number)) => {
@@ -311,25 +311,52 @@ impl Scheduler {
         match answer {
             Answer::Rules { rules, max_age } => {
                 let lifetime = max_age.map_or(LIFETIME, |age| age.clamp(LIFETIME_MIN, LIFETIME));
-                self.learn(now, &want, rules, lifetime);
+                self.share(now, &want, &rules, lifetime);
+                self.learn(now, want.host, want.key, rules, lifetime);
+            }
+            Answer::Missing { .. } => {
+                let rules = Rules::everything_allowed();
+                self.share(now, &want, &rules, LIFETIME);
+                self.learn(now, want.host, want.key, rules, LIFETIME);
             }
             Answer::Moved { to } if want.hops < HOPS_MAX => self.follow(now, want, to),
-            Answer::Missing { .. } | Answer::Moved { .. } => {
-                self.learn(now, &want, Rules::everything_allowed(), LIFETIME);
+            Answer::Moved { .. } => {
+                self.learn(now, want.host, want.key, Rules::everything_allowed(), LIFETIME);
             }
             Answer::Refused { .. } | Answer::Unreachable(_) => self.fail(now, &want),
         }
     }
 
-    fn learn(&mut self, now: Instant, want: &Want, rules: Rules, lifetime: Duration) {
-        self.origins.set_ask(want.host, want.key, Ask::No);
-        self.origins.set_rules(now, want.host, want.key, rules, lifetime);
-        self.renew_gap(now, want.host);
-        self.look_at_rules(now, want.host);
+    fn learn(&mut self, now: Instant, host: HostId, key: OriginKey, rules: Rules, lifetime: Duration) {
+        self.origins.set_ask(host, key, Ask::No);
+        self.origins.set_rules(now, host, key, rules, lifetime);
+        self.renew_gap(now, host);
+        self.look_at_rules(now, host);
     }
 
-    /// The next request is made through the gates of the host it leads to, like a send.
+    /// Where a redirect has led to another origin's own robots.txt, that one need not be asked again.
+    fn share(&mut self, now: Instant, want: &Want, rules: &Rules, lifetime: Duration) {
+        let Some((host, key)) = self.origin_at(&want.url) else { return };
+        let known =
+            self.origins.find(host, key).is_some_and(|origin| origin.is_wanted() || origin.is_fresh(now));
+        if (host, key) != (want.host, want.key) && !known {
+            self.learn(now, host, key, rules.clone(), lifetime);
+        }
+    }
+
+    /// The origin whose robots.txt this is, if its host is known.
+    fn origin_at(&self, url: &Url) -> Option<(HostId, OriginKey)> {
+        let key = OriginKey::of(url.tail());
+        (key.robots_url(url.host()) == *url).then_some((self.hosts.find(url.host())?, key))
+    }
+
+    /// The next request is made through the gates of the host it leads to, like a send; unless it leads to rules
+    /// that are known.
     fn follow(&mut self, now: Instant, want: Want, to: Url) {
+        let there = self.origin_at(&to).and_then(|(host, key)| self.origins.find(host, key));
+        if let Some((rules, left)) = there.and_then(|origin| origin.fresh_rules(now)) {
+            return self.learn(now, want.host, want.key, rules, left);
+        }
         let (first, next) = (want.host, self.host_named(now, to.host()));
         self.add_want(next, Want { url: to, hops: want.hops + 1, ..want });
         self.mind_literal(now, next);

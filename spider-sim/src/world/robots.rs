@@ -88,7 +88,7 @@ impl World {
         if !self.watch.known.contains(&origin) {
             return Some(Fault::NoRules(text()));
         }
-        let manners = self.manners(host).filter(|manners| speaks(manners))?;
+        let manners = self.manners(host).filter(speaks)?;
         let slow =
             manners.delay.zip(self.plan.config.crawl_delay_max).is_some_and(|(delay, max)| delay > max);
         let denied = denied(&manners, origin.port).is_some_and(|digit| tail.path().starts_with(&digit));

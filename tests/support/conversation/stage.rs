@@ -166,6 +166,7 @@ impl Stage {
         self.scheduler.restore(self.now, self.notes.read(self.now), died);
         self.spiders.clear();
         self.lookups.clear();
+        self.fetches.clear();
         self.index = Dialogue::default();
         self.happen("index", "connects")
     }
