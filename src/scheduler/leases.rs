@@ -1,6 +1,7 @@
 //! Leases: documents that have left their host's queue, in flight or waiting to be sent again.
 
 use super::lists::{Links, List};
+use super::slots::MayGo;
 use super::table::Table;
 use super::timers::Timers;
 use crate::ids::{GateId, HostId, IpId, LeaseId, SpiderId, TransId};
@@ -44,6 +45,7 @@ pub(super) struct Flight {
     pub(super) ip: IpId,
     /// The gates it has passed, and is counted at until it ends.
     pub(super) gates: GateSet,
+    pub(super) may_go: MayGo,
 }
 
 /// The gates that apply to one send: host, address, alias, group.
