@@ -10,10 +10,11 @@
 //! 6. [`server`]: all tasks and sockets;
 //! 7. [`observe`]: what people see of it.
 //!
-//! Beside the path: [`settings`], and the small words that all of them share: [`time`],
+//! Beside the path: [`settings`], [`client`] (the commands that speak to a running server), and the small words that all of them share: [`time`],
 //! [`ids`], [`url`], [`document`], [`url_queue`].
 
 pub mod cli;
+pub mod client;
 pub mod document;
 pub mod hostdb;
 pub mod ids;
