@@ -72,8 +72,9 @@ fn commands_section() -> Roff {
         section.text([bold(command.get_name())]);
         section.text([roman(command.get_about().map(|about| about.to_string()).unwrap_or_default())]);
     }
-    for command in client::arguments::commands() {
-        for argument in command.get_arguments() {
+    for mut command in client::arguments::commands() {
+        command.build();
+        for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
             section.control("TP", []);
             section.text([bold(format!("{} {argument}", command.get_name()))]);
             section.text([roman(argument.get_help().map(|help| help.to_string()).unwrap_or_default())]);

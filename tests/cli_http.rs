@@ -47,7 +47,8 @@ fn files_and_the_standard_input_are_fed() {
     let many: String = (0..30_000).map(|n| format!("http://127.0.0.2/{n}\n")).collect();
     std::fs::write(&path, many).unwrap();
     let path = path.to_str().unwrap();
-    let (code, out, err) = run(&server, &["add", "-", path], "http://127.0.0.1/a\n# no\nhttp://127.0.0.1/a\n");
+    let (code, out, err) =
+        run(&server, &["add", "-", path], "http://127.0.0.1/a\n# no\nhttp://127.0.0.1/a\n");
     assert_eq!((code, &*out, &*err), (0, "30,001 accepted, 1 duplicate, 0 rejected\n", ""));
     let (code, out, _) = run(&server, &["add"], "http://127.0.0.1/b");
     assert_eq!((code, &*out), (0, "1 accepted, 0 duplicate, 0 rejected\n"));
@@ -97,7 +98,11 @@ fn bad_usage_exits_2() {
     }
     for address in ["none", "", "localhost", "127.0.0.1:0"] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_urlserver"));
-        command.args(["top", "--http", address]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+            .args(["top", "--http", address])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
         let (code, _, err) = run_with(command, "");
         assert_eq!(code, 2, "{address}: {err}");
     }
@@ -110,7 +115,8 @@ fn a_token_is_given_by_flag_or_environment() {
         let (code, out, err) = run(&server, arguments, "http://127.0.0.1/\n");
         assert_eq!((code, &*out), (1, ""), "{arguments:?}");
         assert!(err.contains("Bearer TOKEN is needed") && err.contains("401"), "{err}");
-        let (code, _, err) = run(&server, &[arguments, &["--token", "secret"]].concat(), "http://127.0.0.1/\n");
+        let (code, _, err) =
+            run(&server, &[arguments, &["--token", "secret"]].concat(), "http://127.0.0.1/\n");
         assert_eq!(code, 0, "{err}");
         let mut command = urlserver(server.http(), arguments);
         command.env("URLSERVER_HTTP_TOKEN", "secret");
@@ -127,7 +133,10 @@ fn a_url_is_explained_in_a_sentence_and_facts() {
     assert_eq!((code, &*err), (0, ""));
     let (sentence, facts) = out.split_once("\n\n").unwrap();
     assert!(sentence.starts_with("in flight at spider 127.0.0.1:"), "{out}");
-    assert!(facts.contains("\ndoc_id: 1\n") && facts.contains("\nhost:\n") && facts.contains("\n  state: busy\n"), "{out}");
+    assert!(
+        facts.contains("\ndoc_id: 1\n") && facts.contains("\nhost:\n") && facts.contains("\n  state: busy\n"),
+        "{out}"
+    );
     spider.done(&work, "200");
     let (code, out, _) = run(&server, &["explain", "http://127.0.0.1/other"], "");
     assert_eq!(code, 0);
@@ -136,12 +145,16 @@ fn a_url_is_explained_in_a_sentence_and_facts() {
 
 #[test]
 fn top_prints_one_plain_picture_where_there_is_no_terminal() {
-    let server = Setup::new().seeds(&["http://127.0.0.1/1", "http://127.0.0.1/2", "http://127.0.0.2/"]).start();
+    let server =
+        Setup::new().seeds(&["http://127.0.0.1/1", "http://127.0.0.1/2", "http://127.0.0.2/"]).start();
     server.until_stat("queued", 3);
     let (code, out, err) = run(&server, &["top"], "");
     assert_eq!((code, &*err), (0, ""));
     assert!(!out.contains('\u{1b}'), "{out}");
-    assert!(out.contains("3 queued") && out.contains("0 spiders") && out.contains("index reachable"), "{out}");
+    assert!(
+        out.contains("3 queued") && out.contains("0 spiders") && out.contains("index reachable"),
+        "{out}"
+    );
     let hosts: Vec<&str> = out.lines().filter(|line| line.contains("127.0.0.")).collect();
     assert!(hosts.len() == 2 && hosts[0].ends_with("ready      127.0.0.1"), "{out}");
 }
@@ -157,7 +170,10 @@ fn help_completions_and_the_man_page_know_them() {
         let help = prints(&[command, "--help"]);
         assert!(help.contains("--http") && help.contains("--token"), "{help}");
         assert!(prints(&["man"]).contains(&format!("\\fB{command}\\fR")), "{command}");
-        assert!(prints(&["completions", "bash"]).contains(&format!("urlserver__subcmd__{command}")), "{command}");
+        assert!(
+            prints(&["completions", "bash"]).contains(&format!("urlserver__subcmd__{command}")),
+            "{command}"
+        );
     }
     assert!(prints(&["man"]).contains("explain \\-\\-http"), "{}", prints(&["man"]));
 }
