@@ -37,7 +37,7 @@ pub struct UrlFacts {
 
 /// What keeps a host from sending.
 pub fn host(host: &HostView) -> String {
-    let HostView { name, .. } = host;
+    let name = &host.brief.name;
     let what = match &host.standing {
         Standing::Idle => "has nothing to send".to_owned(),
         Standing::Ready => "may send now: it waits for a spider with room".to_owned(),
@@ -258,7 +258,7 @@ mod tests {
     use super::*;
     use crate::document::{DenyReason, FailReason, Outcome};
     use crate::ids::{DocId, SpiderId};
-    use crate::scheduler::look::HostState;
+    use crate::scheduler::look::{HostBrief, HostState};
 
     const NOW: u64 = 1_772_323_200; // 2026-03-01
 
@@ -272,17 +272,19 @@ mod tests {
 
     fn view(standing: Standing) -> HostView {
         HostView {
-            name: "a.example".into(),
-            slot: None,
-            queued: 1,
-            leftover: 0,
-            in_flight: 0,
+            brief: HostBrief {
+                name: "a.example".into(),
+                state: HostState::Waiting,
+                slot: None,
+                queued: 1,
+                leftover: 0,
+                in_flight: 0,
+                ip: None,
+            },
             addresses: Vec::new(),
-            ip: None,
             alias: None,
             group: None,
             standing,
-            state: HostState::Waiting,
             next_send_in: None,
             gap: Duration::from_secs(1),
             holds: Vec::new(),

@@ -8,7 +8,8 @@ mod views;
 mod walk;
 
 pub use views::{
-    AddressView, GateView, HealthView, HostState, HostView, IpView, Owner, RobotsView, Standing, UrlPlace,
+    AddressView, GateView, HealthView, HostBrief, HostState, HostView, IpView, Owner, RobotsView, Standing,
+    UrlPlace,
 };
 pub use walk::{HostPage, UrlSearch};
 
@@ -34,6 +35,11 @@ impl Scheduler {
     /// One host, if it is known.
     pub fn host(&self, now: Instant, name: &str) -> Option<HostView> {
         self.hosts.find(name).map(|host| self.host_view(now, host))
+    }
+
+    /// The same in short, without a walk along any line.
+    pub fn host_brief(&self, now: Instant, name: &str) -> Option<HostBrief> {
+        self.hosts.find(name).map(|host| self.brief(host, self.state_of(&self.what_stops(now, host))))
     }
 
     /// One address, if it is known.
@@ -67,10 +73,26 @@ impl Scheduler {
         self.config.max_attempts
     }
 
+    fn brief(&self, id: HostId, state: HostState) -> HostBrief {
+        let host = &self.hosts[id];
+        let in_slot = if host.slot().is_some() { self.share_in_slot(id) } else { 0 };
+        HostBrief {
+            name: host.name.clone(),
+            state,
+            slot: host.slot(),
+            queued: in_slot.saturating_sub(host.in_flight.into()),
+            leftover: host.pending() as u64 - in_slot,
+            in_flight: host.in_flight,
+            ip: host.ip.map(|ip| self.ips[ip].address),
+        }
+    }
+
     fn host_view(&self, now: Instant, id: HostId) -> HostView {
         let host = &self.hosts[id];
-        let standing = self.standing(now, id);
-        let in_slot = if host.slot().is_some() { self.share_in_slot(id) } else { 0 };
+        let standing = match self.what_stops(now, id) {
+            Standing::Leftover { .. } => Standing::Leftover { ahead: self.ahead_in_leftover(id) },
+            standing => standing,
+        };
         let gates = self.gate_set(id);
         let all = || gates.iter().flat_map(|gates| gates.iter());
         let health = |&ip: &IpId| AddressView {
@@ -79,16 +101,10 @@ impl Scheduler {
         };
         let holds = all().filter(|&gate| self.gates[gate].held_until() > now);
         HostView {
-            name: host.name.clone(),
-            slot: host.slot(),
-            queued: in_slot.saturating_sub(host.in_flight.into()),
-            leftover: host.pending() as u64 - in_slot,
-            in_flight: host.in_flight,
+            brief: self.brief(id, self.state_of(&standing)),
             addresses: host.record.addresses().iter().map(health).collect(),
-            ip: host.ip.map(|ip| self.ips[ip].address),
             alias: host.alias.map(|gate| self.group_name(gate)),
             group: host.group.map(|gate| self.group_name(gate)),
-            state: self.state_of(&standing),
             next_send_in: self.next_send_in(now, id, &standing),
             gap: all().map(|gate| self.gates[gate].gap()).max().unwrap_or(self.gates[host.gate].gap()),
             holds: holds.map(|gate| (self.owner(gate), self.gates[gate].held_until().since(now))).collect(),
@@ -96,8 +112,9 @@ impl Scheduler {
         }
     }
 
-    /// What keeps a host from sending. In the same order in which the host finds out.
-    fn standing(&self, now: Instant, id: HostId) -> Standing<GateId> {
+    /// What keeps a host from sending, in the order in which the host finds out; who comes first in the leftover is not
+    /// counted.
+    fn what_stops(&self, now: Instant, id: HostId) -> Standing<GateId> {
         let host = &self.hosts[id];
         if host.pending() == 0 {
             return Standing::Idle;
@@ -116,7 +133,7 @@ impl Scheduler {
         }
         let Some(gates) = self.gate_set(id) else { return self.resolving(now, id) };
         if host.place == Place::Leftover {
-            return Standing::Leftover { ahead: self.ahead_in_leftover(id) };
+            return Standing::Leftover { ahead: None };
         }
         if let Some(standing) = self.stopped_by(now, gates.iter()) {
             return standing;

@@ -140,11 +140,13 @@ pub enum Owner {
     Group(Box<str>),
 }
 
-/// One host in full.
+/// One host in a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct HostView {
+pub struct HostBrief {
     /// Its name.
     pub name: Box<str>,
+    /// What keeps it from sending, in one word.
+    pub state: HostState,
     /// Its slot.
     pub slot: Option<SlotId>,
     /// URLs in the slot that are not in flight.
@@ -153,18 +155,23 @@ pub struct HostView {
     pub leftover: u64,
     /// URLs in flight.
     pub in_flight: u32,
+    /// The address in use.
+    pub ip: Option<IpAddr>,
+}
+
+/// One host in full.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct HostView {
+    /// What a list says of it.
+    pub brief: HostBrief,
     /// All its addresses, first choice first.
     pub addresses: Vec<AddressView>,
-    /// The one in use.
-    pub ip: Option<IpAddr>,
     /// Its alias.
     pub alias: Option<Box<str>>,
     /// Its group.
     pub group: Option<Box<str>>,
     /// What keeps it from sending.
     pub standing: Standing,
-    /// The same in one word.
-    pub state: HostState,
     /// How long until it sends, at the earliest; none if that depends on others.
     pub next_send_in: Option<Duration>,
     /// Least time from one send to the next, over all its gates.

@@ -47,7 +47,7 @@ impl Scheduler {
             if host.name <= page.after || late {
                 continue;
             }
-            if page.state.is_none_or(|state| self.state_of(&self.standing(now, id)) == state) {
+            if page.state.is_none_or(|state| self.state_of(&self.what_stops(now, id)) == state) {
                 page.found.push(host.name.clone());
                 if page.found.len() > page.limit + 1 {
                     page.found.pop();

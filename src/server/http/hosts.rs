@@ -7,7 +7,7 @@
 use super::query::{Query, host_name};
 use super::{Desk, Refusal, Shared, seconds};
 use crate::observe::explain;
-use crate::scheduler::look::{AddressView, HealthView, HostPage, HostState, HostView, Owner};
+use crate::scheduler::look::{AddressView, HealthView, HostBrief, HostPage, HostState, HostView, Owner};
 use crate::server::hub::Hub;
 use axum::Json;
 use axum::extract::rejection::PathRejection;
@@ -33,7 +33,7 @@ pub(super) async fn list(State(desk): Shared, RawQuery(query): RawQuery) -> Resu
         let views = desk.call(move |hub: &mut Hub| {
             let now = hub.now();
             // One that is gone by now is not known any more.
-            names.iter().filter_map(|name| hub.scheduler.host(now, name)).collect::<Vec<HostView>>()
+            names.iter().filter_map(|name| hub.scheduler.host_brief(now, name)).collect::<Vec<HostBrief>>()
         });
         hosts.extend(views.await.ok_or_else(Refusal::stopping)?.iter().map(brief));
     }
@@ -77,7 +77,7 @@ pub(super) async fn one(
     }
 }
 
-fn brief(view: &HostView) -> Value {
+fn brief(view: &HostBrief) -> Value {
     json!({
         "host": view.name,
         "state": view.state.word(),
@@ -86,23 +86,23 @@ fn brief(view: &HostView) -> Value {
         "leftover": view.leftover,
         "in_flight": view.in_flight,
         "ip": view.ip,
-        "next_send_in": view.next_send_in.map(seconds),
     })
 }
 
 /// All that is known of a host.
 pub(super) fn whole(view: &HostView) -> Value {
     let held = |(owner, left): &(Owner, _)| json!({"on": owner_word(owner), "for": seconds(*left)});
+    let HostView { brief, .. } = view;
     json!({
-        "host": view.name,
-        "state": view.state.word(),
+        "host": brief.name,
+        "state": brief.state.word(),
         "why": explain::host(view),
         "next_send_in": view.next_send_in.map(seconds),
-        "slot": view.slot.map(|slot| slot.0),
-        "queued": view.queued,
-        "leftover": view.leftover,
-        "in_flight": view.in_flight,
-        "ip": view.ip,
+        "slot": brief.slot.map(|slot| slot.0),
+        "queued": brief.queued,
+        "leftover": brief.leftover,
+        "in_flight": brief.in_flight,
+        "ip": brief.ip,
         "addresses": view.addresses.iter().map(address).collect::<Vec<Value>>(),
         "alias": view.alias,
         "group": view.group,
