@@ -124,6 +124,10 @@ fn hosts_in_line_for_an_address_are_told_their_earliest_turn() {
     let full = scheduler.host(at(10), "b.example").unwrap();
     assert_eq!((full.brief.state, full.next_send_in), (HostState::Busy, None));
     done(&mut scheduler, at(100), sent, 200);
+    let idle = scheduler.host(at(100), "a.example").unwrap();
+    assert_eq!((idle.brief.state, idle.standing), (HostState::Idle, Standing::Idle));
+    let ip = scheduler.ip(at(100), "192.0.2.7".parse().unwrap()).unwrap();
+    assert_eq!((ip.host_count, ip.pending, ip.next_send_in), (4, 3, Some(Duration::from_millis(900))));
     for (name, seconds) in [("b.example", 1.0), ("c.example", 2.0), ("d.example", 3.0)] {
         let view = scheduler.host(at(0), name).unwrap();
         assert_eq!(view.next_send_in, Some(Duration::from_secs_f64(seconds)), "{name}: {view:?}");
@@ -139,9 +143,6 @@ fn hosts_in_line_for_an_address_are_told_their_earliest_turn() {
         assert_eq!(sent.2, doc);
         done(&mut scheduler, now, sent, 200);
     }
-    let idle = scheduler.host(at(3_000), "a.example").unwrap();
-    assert_eq!((idle.brief.state, idle.standing), (HostState::Idle, Standing::Idle));
-    assert_eq!(scheduler.ip(at(3_000), "192.0.2.7".parse().unwrap()).unwrap().host_count, 4);
     assert!(scheduler.is_drained());
 }
 

@@ -223,7 +223,7 @@ fn in_words(time: Duration) -> String {
     match time.as_secs() {
         0..10 => {
             let tenths = time.as_millis() / 100;
-            if tenths % 10 == 0 {
+            if tenths.is_multiple_of(10) {
                 format!("{} s", tenths / 10)
             } else {
                 format!("{}.{} s", tenths / 10, tenths % 10)
