@@ -43,10 +43,10 @@ async fn watch(remote: &Remote, terminal: &Term, first: Sight) -> Result<(), Cli
     let mut before: Option<Sight> = None;
     loop {
         let (rows, columns) = terminal.size();
-        let hosts = usize::from(rows).saturating_sub(HEAD_LINES + 1);
+        let hosts = usize::from(rows).saturating_sub(HEAD_LINES);
         let text = seen.shown(before.as_ref(), hosts, columns.into());
-        let lines: Vec<String> = text.lines().map(|line| format!("{line}{CLEAR_LINE}")).collect();
-        print(&format!("{HOME}{}{CLEAR_REST}", lines.join("\r\n")))?;
+        let lines: Vec<String> = text.lines().map(|line| format!("{line}{CLEAR_LINE}\r\n")).collect();
+        print(&format!("{HOME}{}{CLEAR_REST}q ends", lines.concat()))?;
         tokio::select! {
             _ = keys.recv() => return Ok(()),
             _ = tokio::signal::ctrl_c() => return Ok(()),
@@ -122,12 +122,12 @@ impl Sight {
         let uptime = self.stats["uptime"].as_f64().unwrap_or(0.0);
         let _ = write!(
             out,
-            "urlserver   up {uptime:.0} s   {} spiders   index {index}   (q ends)\n\n\
+            "urlserver   up {uptime:.0} s   {} spiders   index {index}\n\n\
              rate      {sent:.1} sent/s{done}\n\
              pending   {} queued   {} in the leftover   {} in flight\n\
              slots     {} of {} bound   {} hosts known   {} addresses\n\
-             waiting   {} for a spider   {} for their host   {} for an ip   {} for a group   {} for a name\n\
-             \x20         {} documents for their time   {} hosts benched\n\
+             waiting   {} for a spider   {} for their host   {} for an ip   {} for a group\n\
+             \x20         {} for a name   {} documents for their time   {} hosts benched\n\
              ended     {} done   {} failed   {} denied\n\
              sends     {} sent   {} retried   {} expired   {} stale\n\n",
             n("spiders"),
