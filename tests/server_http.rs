@@ -198,6 +198,22 @@ fn a_server_that_is_done_waits_for_those_who_add() {
     assert_eq!(server.end(DEADLINE).code, Some(0));
 }
 
+#[test]
+fn a_feeder_that_hangs_up_keeps_nobody_from_being_done() {
+    let server = Setup::new().flag("exit-when-done", "true").seeds(&["http://127.0.0.1/"]).start();
+    let mut spider = server.spider();
+    let work = spider.work();
+    let mut stream = connect(&server);
+    let head =
+        "POST /api/urls HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n";
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.read_exact(&mut [0; 12]).unwrap();
+    stream.write_all(b"http://127.0.0.1/never").unwrap();
+    drop(stream);
+    spider.done(&work, "200");
+    assert_eq!(server.end(DEADLINE).code, Some(0));
+}
+
 /// A server with many hosts that wait for a spider; it knows the addresses of some more.
 fn many_hosts(count: usize) -> Server {
     let more = (0..100).flat_map(|n| [format!("127.1.0.1 a{n}.example"), format!("127.1.0.1 z{n}.example")]);

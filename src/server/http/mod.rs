@@ -158,7 +158,10 @@ impl Refusal {
 
     /// The hub does not answer.
     fn stopping() -> Refusal {
-        Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping")
+        Refusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server is stopping, or has too much to do to answer",
+        )
     }
 }
 
