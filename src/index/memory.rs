@@ -5,7 +5,7 @@
 
 use super::doc_ids::DocIds;
 use super::fingerprints::Fingerprints;
-use super::{Added, Addition, Counters, DocumentIndex, IndexEvent};
+use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, Known};
 use crate::document::{Candidate, Report};
 use crate::ids::DocId;
 use crate::time::Duration;
@@ -20,6 +20,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Most URLs of one host before it is the next one's turn: the default length of a host's queue.
 pub const TURN: usize = 100;
+
+/// URLs of one host that are walked in search of one.
+const WALK_MAX: usize = 100_000;
 
 /// All documents, by host.
 pub struct MemoryIndex {
@@ -76,6 +79,20 @@ impl MemoryIndex {
         vacancy.take();
         self.push(doc, url);
         Added::Accepted(doc)
+    }
+
+    /// What is known of a URL. Walks its host's queue.
+    pub fn known(&mut self, url: &Url) -> Known {
+        if !self.known.contains(url.as_str()) {
+            return Known::Unknown;
+        }
+        let Some(host) = self.hosts.find(url.host()) else { return Known::GivenOrEnded };
+        let queue = &self.hosts.slab[host as usize].queue;
+        match self.store.position(queue, url.tail(), WALK_MAX) {
+            Some(_) => Known::Waiting,
+            None if queue.len() > WALK_MAX => Known::Unsaid,
+            None => Known::GivenOrEnded,
+        }
     }
 
     fn push(&mut self, doc: DocId, url: &Url) {
@@ -155,6 +172,10 @@ impl DocumentIndex for MemoryIndex {
         let _ = reply.send(added);
     }
 
+    fn look_up(&mut self, url: Url, reply: oneshot::Sender<Known>) {
+        let _ = reply.send(self.known(&url));
+    }
+
     async fn event(&mut self) -> IndexEvent {
         if let Some(event) = self.events.pop_front() {
             return event;
@@ -185,11 +206,15 @@ struct Host {
 }
 
 impl Hosts {
+    fn find(&self, name: &str) -> Option<u32> {
+        self.names.find(self.hash(name), |&id| *self.slab[id as usize].name == *name).copied()
+    }
+
     fn find_or_insert(&mut self, name: &str) -> u32 {
-        let hash = self.hash(name);
-        if let Some(&id) = self.names.find(hash, |&id| *self.slab[id as usize].name == *name) {
+        if let Some(id) = self.find(name) {
             return id;
         }
+        let hash = self.hash(name);
         let id = self.slab.insert(Host { name: name.into(), queue: UrlQueue::default() }) as u32;
         let (slab, seed) = (&self.slab, self.seed);
         let rehash = |&id: &u32| xxh3_64_with_seed(slab[id as usize].name.as_bytes(), seed);
@@ -263,6 +288,18 @@ mod tests {
         assert_eq!(index.insert(Some(DocId(1)), &url(0, 1)), Added::IdTaken);
         assert_eq!(index.insert(Some(DocId(2)), &url(0, 0)), Added::Duplicate);
         assert_eq!(index.insert(None, &url(0, 1)), Added::Accepted(DocId(2)), "a refused URL is still new");
+    }
+
+    #[test]
+    fn a_url_is_unknown_then_waits_then_is_given() {
+        let mut index = filled(2, 3);
+        assert_eq!(index.known(&url(5, 0)), Known::Unknown);
+        assert_eq!(index.known(&url(0, 7)), Known::Unknown);
+        assert_eq!(index.known(&url(0, 2)), Known::Waiting);
+        index.take(2, &["h001.example".into()]);
+        assert_eq!((index.known(&url(0, 1)), index.known(&url(0, 2))), (Known::GivenOrEnded, Known::Waiting));
+        index.take(9, &[]);
+        assert_eq!(index.known(&url(0, 2)), Known::GivenOrEnded);
     }
 
     #[test]

@@ -19,7 +19,7 @@ pub use handle::{Adder, IndexGone, IndexHandle, spawn};
 pub use memory::MemoryIndex;
 pub use tcp::{TcpIndex, TcpOptions};
 
-use crate::document::{Candidate, Report};
+use crate::document::{Candidate, End, Report};
 use crate::ids::DocId;
 use crate::url::Url;
 use std::sync::Arc;
@@ -37,6 +37,11 @@ pub trait DocumentIndex: Send + 'static {
 
     /// Takes new URLs and says what became of each, in the same order.
     fn add(&mut self, urls: Vec<Addition>, reply: oneshot::Sender<Vec<Added>>);
+
+    /// Says what is known of a URL. One that cannot say leaves this as it is.
+    fn look_up(&mut self, _url: Url, reply: oneshot::Sender<Known>) {
+        let _ = reply.send(Known::Unsaid);
+    }
 
     /// What the index says next; does the work that leads to it. May be dropped at any time and called
     /// again, and nothing is lost.
@@ -93,6 +98,28 @@ pub enum Added {
     OwnIdsOnly,
     /// The index cannot be reached, and too many wait for it already. Try again later.
     NoRoom,
+}
+
+/// What an index knows of a URL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    /// It was never added.
+    Unknown,
+    /// It waits to be given out.
+    Waiting,
+    /// It was given out, and has not ended.
+    Given,
+    /// It was given out; whether it has ended is not kept.
+    GivenOrEnded,
+    /// It has ended.
+    Ended {
+        /// How.
+        end: End,
+        /// When, in seconds since 1970, if that is kept.
+        at: Option<u64>,
+    },
+    /// The index does not say.
+    Unsaid,
 }
 
 macro_rules! counters {
@@ -155,7 +182,6 @@ impl Counter {
 
 impl Counters {
     fn count_reports(&self, reports: &[Report]) {
-        use crate::document::End;
         for report in reports {
             match report.end {
                 End::Done(_) => self.done.add(1),

@@ -130,8 +130,17 @@ impl Gate {
         }
     }
 
-    fn gap(&self) -> Duration {
+    pub(super) fn gap(&self) -> Duration {
         Duration::from_micros(self.gap_micros)
+    }
+
+    pub(super) fn held_until(&self) -> Instant {
+        self.held_until
+    }
+
+    /// When the clocks of an open gate had run out.
+    pub(super) fn opened_at(&self) -> Instant {
+        self.opens_at.max(self.rests_until).max(self.held_until)
     }
 
     /// Another gap from now on; a longer one also holds for the send that was last.

@@ -50,6 +50,7 @@ impl Scheduler {
         };
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
+        self.timings.fetch.observe(now.since(written));
         self.rest(now, flight.gates, now.since(written), went_well(done.outcome));
         let port = self.leases[lease].url.tail().port();
         self.note_health(now, flight.ip, port, done.outcome);

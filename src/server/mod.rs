@@ -107,7 +107,7 @@ pub fn run(settings: Settings) -> Result<(), ServerError> {
         let listener = listener.try_clone()?;
         let token = settings.http_token.as_ref().map(|secret| secret.expose().to_owned());
         let listener = rim.block_on(async { tokio::net::TcpListener::from_std(listener) })?;
-        rim.spawn(http::serve(listener, events.clone(), token));
+        rim.spawn(http::serve(listener, events.clone(), adder.clone(), token));
     }
     rim.spawn(feed_seeds(settings.seeds.clone(), adder, events.clone()));
     say_ready(listener.as_ref(), http_listener.as_ref())?;
