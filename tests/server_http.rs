@@ -1,4 +1,4 @@
-//! The HTTP interface of the real binary, as well-behaved and as hostile clients see it.
+//! The HTTP interface of the real binary, as clients see it that behave.
 
 #![allow(clippy::unwrap_used)]
 
@@ -8,63 +8,10 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 use std::io::{Read, Write};
-use std::net::TcpStream;
-use std::time::{Duration, Instant};
+use std::time::Instant;
+use support::http::{body, connect, get, many_hosts, parsed, post, refused, status};
 use support::lines::{DEADLINE, GLANCE};
 use support::server::{Server, Setup};
-
-/// Sends bytes as they are, and reads until the server closes: all that it says.
-#[track_caller]
-fn raw(server: &Server, bytes: impl AsRef<[u8]>) -> String {
-    let mut stream = connect(server);
-    // The server may have heard enough, and closed, before the end.
-    let _ = stream.write_all(bytes.as_ref());
-    let mut answer = Vec::new();
-    let _ = stream.read_to_end(&mut answer);
-    String::from_utf8_lossy(&answer).into_owned()
-}
-
-fn connect(server: &Server) -> TcpStream {
-    let stream = TcpStream::connect(server.http()).unwrap();
-    stream.set_read_timeout(Some(DEADLINE)).unwrap();
-    stream.set_write_timeout(Some(DEADLINE)).unwrap();
-    stream
-}
-
-fn status(answer: &str) -> u16 {
-    answer.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0)
-}
-
-fn body(answer: &str) -> &str {
-    answer.split_once("\r\n\r\n").map_or("", |(_, body)| body)
-}
-
-#[track_caller]
-fn parsed(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|_| panic!("{text:?} is not JSON"))
-}
-
-/// The answer to a GET that must succeed.
-#[track_caller]
-fn get(server: &Server, path: &str) -> Value {
-    let (status, body) = server.get(path);
-    assert_eq!(status, 200, "{path}: {body}");
-    parsed(&body)
-}
-
-/// The error of a GET that must not.
-#[track_caller]
-fn refused(server: &Server, path: &str) -> (u16, String) {
-    let (status, body) = server.get(path);
-    let error = parsed(&body)["error"].as_str().unwrap_or_else(|| panic!("{body}")).to_owned();
-    (status, error)
-}
-
-fn post(server: &Server, path: &str, text: &str) -> (u16, Value) {
-    let head = format!("POST {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n");
-    let answer = raw(server, format!("{head}Content-Length: {}\r\n\r\n{text}", text.len()));
-    (status(&answer), parsed(body(&answer)))
-}
 
 fn explain(server: &Server, url: &str) -> Value {
     let escaped = url.replace('%', "%25").replace('&', "%26").replace('+', "%2B");
@@ -138,46 +85,6 @@ fn a_long_body_in_chunks_is_streamed_and_the_first_hundred_errors_are_told() {
 }
 
 #[test]
-fn an_index_without_room_is_said_line_by_line() {
-    // Nobody is at that door: URLs wait for the index until there are too many of them.
-    let server = Setup::new().flag("index", "tcp://127.0.0.1:1").start();
-    let long = "x".repeat(15_000);
-    let text: String = (0..3_000).map(|n| format!("http://a.example/{n}{long}\n")).collect();
-    let (status, answer) = post(&server, "/api/urls", &text);
-    assert_eq!(status, 200, "{answer}");
-    let (accepted, rejected) = (answer["accepted"].as_u64().unwrap(), answer["rejected"].as_u64().unwrap());
-    assert!(accepted > 0 && rejected > 0 && accepted + rejected == 3_000, "{accepted} {rejected}");
-    let reason = answer["errors"][0]["reason"].as_str().unwrap();
-    assert!(reason.contains("index cannot be reached"), "{reason}");
-}
-
-#[test]
-fn feeders_that_stall_leave_room_for_others() {
-    let server = Setup::new().start();
-    let stalled: Vec<TcpStream> = (0..16)
-        .map(|_| {
-            let mut stream = connect(&server);
-            let head = "POST /api/urls HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\nhttp://";
-            stream.write_all(head.as_bytes()).unwrap();
-            stream
-        })
-        .collect();
-    let end = Instant::now() + DEADLINE;
-    // One beyond them is told to come later; whoever wants something else is served.
-    while post(&server, "/api/urls", "").0 != 503 {
-        assert!(Instant::now() < end, "more feeders than there are places");
-        std::thread::sleep(GLANCE);
-    }
-    assert_eq!(server.stat("queued"), 0);
-    drop(stalled);
-    while post(&server, "/api/urls", "http://127.0.0.1/\n").0 != 200 {
-        assert!(Instant::now() < end, "places of those who are gone are not free");
-        std::thread::sleep(GLANCE);
-    }
-    assert_eq!(server.spider().work().url, "http://127.0.0.1/");
-}
-
-#[test]
 fn a_server_that_is_done_waits_for_those_who_add() {
     let server = Setup::new().flag("exit-when-done", "true").seeds(&["http://127.0.0.1/first"]).start();
     let mut spider = server.spider();
@@ -196,33 +103,6 @@ fn a_server_that_is_done_waits_for_those_who_add() {
     assert_eq!(late.url, "http://127.0.0.1/late");
     spider.done(&late, "200");
     assert_eq!(server.end(DEADLINE).code, Some(0));
-}
-
-#[test]
-fn a_feeder_that_hangs_up_keeps_nobody_from_being_done() {
-    let server = Setup::new().flag("exit-when-done", "true").seeds(&["http://127.0.0.1/"]).start();
-    let mut spider = server.spider();
-    let work = spider.work();
-    let mut stream = connect(&server);
-    let head =
-        "POST /api/urls HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 99\r\n\r\n";
-    stream.write_all(head.as_bytes()).unwrap();
-    stream.read_exact(&mut [0; 12]).unwrap();
-    stream.write_all(b"http://127.0.0.1/never").unwrap();
-    drop(stream);
-    spider.done(&work, "200");
-    assert_eq!(server.end(DEADLINE).code, Some(0));
-}
-
-/// A server with many hosts that wait for a spider; it knows the addresses of some more.
-fn many_hosts(count: usize) -> Server {
-    let more = (0..100).flat_map(|n| [format!("127.1.0.1 a{n}.example"), format!("127.1.0.1 z{n}.example")]);
-    let address = |n: usize| format!("127.0.{}.{} h{n:04}.example", n / 200, n % 200 + 1);
-    let hosts: Vec<String> = (0..count).map(address).chain(more).collect();
-    let seeds: Vec<String> = (0..count).map(|n| format!("http://h{n:04}.example/")).collect();
-    let server = Setup::new().hosts(&[&hosts.join("\n")]).seeds(&[&seeds.join("\n")]).start();
-    server.until_stat("queued", count as u64);
-    server
 }
 
 /// All pages, one after the other.
@@ -457,39 +337,6 @@ fn hosts_beyond_the_slots_know_how_many_come_first() {
 }
 
 #[test]
-fn bad_parameters_are_refused_by_name() {
-    let server = Setup::new().start();
-    for (path, word) in [
-        ("/api/hosts?limit=0", "limit"),
-        ("/api/hosts?limit=-1", "limit"),
-        ("/api/hosts?limit=1e9", "limit"),
-        ("/api/hosts?limit=1001", "limit"),
-        ("/api/hosts?limit=99999999999999999999999", "limit"),
-        ("/api/hosts?limit=", "limit"),
-        ("/api/hosts?limit=1&limit=2", "twice"),
-        ("/api/hosts?state=", "state"),
-        ("/api/hosts?sate=idle", "sate"),
-        ("/api/hosts?after=%zz", "hexadecimal"),
-        ("/api/hosts?after=%", "hexadecimal"),
-        ("/api/hosts?after=%ff", "UTF-8"),
-        ("/api/explain", "url"),
-        ("/api/explain?url=", "URL"),
-        ("/api/explain?url=a", "URL"),
-        ("/api/explain?url=ftp://a/", "http"),
-        ("/api/explain?url=http://a/?x=1&y=2", "%26"),
-        ("/api/hosts/a.example?x=1", "x"),
-    ] {
-        let (status, error) = refused(&server, path);
-        assert_eq!(status, 400, "{path}: {error}");
-        assert!(error.contains(word), "{path}: {error}");
-    }
-    // Odd, but a place in the order of names.
-    for after in ["%00", "%F0%9F%A6%86", "~~~~", "%0d%0aX:y", "../../etc/passwd", "'%20OR%201=1"] {
-        assert_eq!(get(&server, &format!("/api/hosts?after={after}"))["next"], Value::Null);
-    }
-}
-
-#[test]
 fn metrics_are_there_in_both_formats() {
     let server = Setup::new()
         .flag("req-host-per-sec", "1000")
@@ -530,139 +377,4 @@ fn the_front_page_links_the_rest() {
     let (status, page) = server.get("/");
     assert_eq!(status, 200);
     assert!(page.contains("/api/stats") && page.contains("/metrics"));
-}
-
-#[test]
-fn hostile_requests_get_an_error_and_nothing_else_happens() {
-    let server = Setup::new().start();
-    let host = "Host: localhost\r\nConnection: close\r\n";
-    let long = "x".repeat(200_000);
-    let many: String = (0..500).map(|n| format!("X-{n}: y\r\n")).collect();
-    for (request, expected) in [
-        (format!("DELETE /api/stats HTTP/1.1\r\n{host}\r\n"), &[405][..]),
-        (format!("GET /api/urls HTTP/1.1\r\n{host}\r\n"), &[405]),
-        (format!("BREW /api/stats HTTP/1.1\r\n{host}\r\n"), &[405]),
-        (format!("G@T / HTTP/1.1\r\n{host}\r\n"), &[400]),
-        ("\x16\x03\x01\x02\x00\x01\x00\x01\r\n\r\n".to_owned(), &[400]),
-        (format!("GET /{long} HTTP/1.1\r\n{host}\r\n"), &[414, 431]),
-        (format!("GET / HTTP/1.1\r\n{host}X: {long}\r\n\r\n"), &[431]),
-        (format!("GET / HTTP/1.1\r\n{host}{many}\r\n"), &[431]),
-        (format!("GET / HTTP/9.9\r\n{host}\r\n"), &[400, 505]),
-        (format!("GET /../../etc/passwd HTTP/1.1\r\n{host}\r\n"), &[400, 404]),
-        (format!("GET /api/hosts/../../etc/passwd HTTP/1.1\r\n{host}\r\n"), &[400, 404]),
-        (format!("GET /%2e%2e/%2e%2e/etc/passwd HTTP/1.1\r\n{host}\r\n"), &[400, 404]),
-        (format!("GET //api/stats HTTP/1.1\r\n{host}\r\n"), &[400, 404]),
-        ("GET /api/stats HTTP/1.1\r\nConnection: close\r\n\r\n".to_owned(), &[400]),
-        ("GET /api/stats HTTP/1.0\r\n\r\n".to_owned(), &[200]),
-        ("GET /api/stats HTTP/1.0\r\nHost: evil.example\r\n\r\n".to_owned(), &[403]),
-        (format!("GET /api/stats HTTP/1.1\r\n{host}Host: evil.example\r\n\r\n"), &[400]),
-        ("GET /api/stats HTTP/1.1\r\nHost: \u{e9}\r\nConnection: close\r\n\r\n".to_owned(), &[400]),
-        (format!("GET http://evil.example/api/stats HTTP/1.1\r\n{host}\r\n"), &[403]),
-        (
-            format!(
-                "POST /api/urls HTTP/1.1\r\n{host}Origin: http://evil.example\r\nContent-Length: 0\r\n\r\n"
-            ),
-            &[403],
-        ),
-        (
-            format!("POST /api/urls HTTP/1.1\r\n{host}Content-Encoding: gzip\r\nContent-Length: 0\r\n\r\n"),
-            &[415],
-        ),
-        (
-            format!(
-                "POST /api/urls HTTP/1.1\r\n{host}Transfer-Encoding: chunked\r\n\r\nzz\r\nhttp://127.0.0.1/\n"
-            ),
-            &[400],
-        ),
-        (format!("POST /api/urls HTTP/1.1\r\n{host}Content-Length: -1\r\n\r\n"), &[400]),
-        (
-            format!("POST /api/urls HTTP/1.1\r\n{host}Content-Length: 1\r\nContent-Length: 2\r\n\r\nab"),
-            &[400],
-        ),
-        (format!("GET /api/stats HTTP/1.1\r\n{host}Content-Length: 5\r\n\r\nhello"), &[200]),
-    ] {
-        let answer = raw(&server, &request);
-        let head: String = request.chars().take(100).collect();
-        assert!(expected.contains(&status(&answer)), "{head:?}: {answer:?}");
-        assert!(!answer.contains("root:"));
-    }
-    // Bodies in pieces that break off, and lines that are no HTTP at all.
-    drop(
-        connect(&server)
-            .write_all(b"POST /api/urls HTTP/1.1\r\nHost: localhost\r\nContent-Length: 99\r\n\r\nhttp://1"),
-    );
-    drop(connect(&server).write_all(b"\0\0\0\0"));
-    assert_eq!(server.stat("queued"), 0);
-    assert_eq!(server.stat("sent"), 0);
-}
-
-#[test]
-fn requests_in_one_go_are_answered_in_order() {
-    let server = Setup::new().start();
-    let one = |path: &str, last: bool| {
-        let end = if last { "Connection: close\r\n" } else { "" };
-        format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{end}\r\n")
-    };
-    let answer = raw(&server, one("/healthz", false) + &one("/nothing", false) + &one("/readyz", true));
-    let statuses: Vec<&str> =
-        answer.match_indices("HTTP/1.1 ").map(|(at, _)| &answer[at + 9..at + 12]).collect();
-    assert_eq!(statuses, ["200", "404", "200"], "{answer}");
-}
-
-#[test]
-fn the_token_is_needed_for_everything_that_matters() {
-    let server = Setup::new().flag("http-token", "secret").start();
-    for path in
-        ["/", "/metrics", "/api/hosts", "/api/hosts/a", "/api/ips/127.0.0.1", "/api/explain?url=http://a/"]
-    {
-        assert_eq!(server.get(path).0, 401, "{path}");
-        assert_eq!(server.get_with(path, &["Authorization: Bearer secret2"]).0, 401, "{path}");
-        assert_eq!(server.get_with(path, &["Authorization: Basic secret"]).0, 401, "{path}");
-        assert_ne!(server.get_with(path, &["Authorization: Bearer secret"]).0, 401, "{path}");
-    }
-    assert_eq!(post(&server, "/api/urls", "http://127.0.0.1/\n").0, 401);
-    assert_eq!(server.get("/healthz").0, 200);
-}
-
-#[test]
-fn heads_that_come_byte_by_byte_are_let_go() {
-    let server = Setup::new().start();
-    let mut slow = connect(&server);
-    slow.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
-    let end = Instant::now() + Duration::from_secs(60);
-    let _ = slow.write_all(b"GET / HTTP/1.1\r\nX: ");
-    loop {
-        assert!(Instant::now() < end, "never let go");
-        let _ = slow.write_all(b"y");
-        match slow.read(&mut [0; 1024]) {
-            Ok(0) => break,
-            Ok(_) => {}
-            Err(error)
-                if matches!(error.kind(), std::io::ErrorKind::WouldBlock | std::io::ErrorKind::TimedOut) => {}
-            Err(_) => break,
-        }
-    }
-    assert_eq!(server.get("/healthz").0, 200);
-}
-
-#[test]
-fn a_client_that_never_reads_is_let_go_and_stops_nobody() {
-    let server = many_hosts(1_000);
-    let before = server.open_sockets();
-    let mut deaf = connect(&server);
-    deaf.set_write_timeout(Some(Duration::from_millis(100))).unwrap();
-    let request = b"GET /api/hosts?limit=1000 HTTP/1.1\r\nHost: localhost\r\n\r\n";
-    // Far more than the sockets hold.
-    for _ in 0..500 {
-        if deaf.write_all(request).is_err() {
-            break;
-        }
-    }
-    assert_eq!(server.spider().works(10).len(), 10);
-    let end = Instant::now() + Duration::from_secs(60);
-    while server.open_sockets() > before {
-        assert!(Instant::now() < end, "never let go");
-        assert_eq!(server.get("/healthz").0, 200);
-        std::thread::sleep(GLANCE);
-    }
 }
