@@ -10,8 +10,9 @@
 //! 6. [`server`]: all tasks and sockets;
 //! 7. [`observe`]: what people see of it.
 //!
-//! Beside the path: [`settings`], [`client`] (the commands that speak to a running server), and the small words that all of them share: [`time`],
-//! [`ids`], [`url`], [`document`], [`url_queue`].
+//! Beside the path: [`settings`], [`client`] (the commands that speak to a running server), [`politeness`] (what
+//! outlives the process), and the small words that all of them share: [`time`], [`ids`], [`url`], [`document`],
+//! [`url_queue`].
 
 pub mod cli;
 pub mod client;
@@ -21,6 +22,7 @@ pub mod ids;
 pub mod index;
 pub mod logs;
 pub mod observe;
+pub mod politeness;
 pub mod robots;
 pub mod scheduler;
 pub mod server;

@@ -114,6 +114,14 @@ impl Url {
     }
 }
 
+/// A host as URLs spell it, so that both are found equal; `None` if no URL could have it.
+pub fn host_name(text: &str) -> Option<String> {
+    let host = url::Host::parse(text).ok()?.to_string();
+    let name = host.strip_suffix('.').unwrap_or(&host);
+    let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('*') && name.len() <= 253;
+    plain.then(|| name.to_owned())
+}
+
 const HTTP: &str = "http://";
 const HTTPS: &str = "https://";
 

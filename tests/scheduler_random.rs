@@ -3,6 +3,10 @@
 
 #![allow(clippy::unwrap_used)]
 
+#[path = "support/notebook.rs"]
+mod notebook;
+
+use notebook::Notebook;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::net::{IpAddr, Ipv4Addr};
 use urlserver::document::{Candidate, Done, End, FailReason, Outcome};
@@ -10,7 +14,7 @@ use urlserver::hostdb::Resolution;
 use urlserver::ids::{DocId, FetchId, HostId, SpiderId, TransId};
 use urlserver::robots::{Answer, Rules};
 use urlserver::scheduler::{
-    Admission, Config, GroupRule, IpRange, Opinion, Pace, RobotsFetch, Scheduler, Trial, Trying,
+    Admission, Config, GroupRule, IpRange, Opinion, Order, Pace, RobotsFetch, Scheduler, Token, Trial, Trying,
 };
 use urlserver::time::{Duration, Instant};
 use urlserver::url::Url;
@@ -25,12 +29,33 @@ struct Send {
     born: Instant,
 }
 
+/// A reservation as the outside sees it.
+#[derive(Clone, Debug)]
+struct Reservation {
+    docs: Vec<DocId>,
+    keys: Vec<String>,
+    renewed: Instant,
+    born: Instant,
+}
+
 /// What the outside knows: a counter and a clock per key, and every document's fate.
 #[derive(Default)]
 struct Model {
     in_flight: BTreeMap<TransId, Send>,
     last_send: HashMap<String, Instant>,
     pending: BTreeSet<DocId>,
+    /// Reservations, each one in flight at its keys.
+    reserved: BTreeMap<u128, Reservation>,
+    /// Hosts whose worker may go on after the server's death, until then.
+    orphans: Vec<(String, Instant)>,
+    urls: BTreeMap<DocId, Url>,
+    /// Hosts that are stopped until then.
+    stops: BTreeMap<String, (bool, Instant)>,
+    delays: HashMap<String, Duration>,
+    /// Until when each key owes its gap, and which of them were sent to in this life.
+    owed: HashMap<String, Instant>,
+    this_life: BTreeSet<String>,
+    all_paused: bool,
     ended: BTreeSet<DocId>,
     /// Requests for a robots.txt under way, and the keys they count at.
     fetches: BTreeMap<FetchId, (RobotsFetch, Vec<String>)>,
@@ -43,12 +68,14 @@ struct World {
     now: Instant,
     config: Config,
     scheduler: Scheduler,
+    notes: Notebook,
     model: Model,
     /// Lines decided on and not written yet, per spider in order.
     unwritten: BTreeMap<SpiderId, Vec<(TransId, Send)>>,
     lookups: Vec<(HostId, String)>,
     probes: Vec<Trying>,
     next_doc: u64,
+    next_token: u128,
     hosts: u64,
     addresses: u64,
 }
@@ -61,7 +88,7 @@ const ALIASED: [&str; 2] = ["h0.example", "h1.example"];
 fn config(rng: &mut fastrand::Rng) -> Config {
     let pace = |rng: &mut fastrand::Rng| Pace {
         concurrent: rng.u32(1..4),
-        gap: Duration::from_millis(*rng.choice(&[0, 0, 10, 500, 1000]).unwrap()),
+        gap: Duration::from_millis(*rng.choice(&[0, 0, 10, 500, 1000, 2500]).unwrap()),
     };
     let host = pace(rng);
     let group = |name: &str, hosts: &[&str], ranges: Vec<IpRange>, pace: Pace| GroupRule {
@@ -97,6 +124,28 @@ fn config(rng: &mut fastrand::Rng) -> Config {
     }
 }
 
+/// All that a send to `host` at `ip` counts for.
+fn keys(config: &Config, host: &str, ip: IpAddr) -> Vec<String> {
+    let mut keys = vec![format!("host {host}"), format!("ip {ip}")];
+    keys.extend(ALIASED.contains(&host).then(|| "alias".into()));
+    keys.extend(config.groups[0].ranges[0].contains(ip).then(|| "group".into()));
+    keys
+}
+
+fn pace_of(config: &Config, key: &str) -> Pace {
+    match key.split(' ').next().unwrap() {
+        "host" => config.host,
+        "ip" => config.ip,
+        "alias" => config.aliases[0].pace,
+        _ => config.groups[0].pace,
+    }
+}
+
+fn gap_of(config: &Config, delays: &HashMap<String, Duration>, key: &str) -> Duration {
+    let delay = key.strip_prefix("host ").and_then(|host| delays.get(host));
+    pace_of(config, key).gap.max(delay.copied().unwrap_or_default())
+}
+
 /// A factor for waits: some are so long that others get the slot meanwhile.
 fn long_now_and_then(rng: &mut fastrand::Rng) -> u64 {
     if rng.u8(..4) == 0 { 60 } else { 1 }
@@ -109,6 +158,7 @@ impl World {
         let mut scheduler = Scheduler::new(config.clone());
         // The index is never done answering: candidates come when they like.
         assert!(scheduler.poll_request(Instant::ZERO).is_some());
+        scheduler.restore(Instant::ZERO, [], false);
         World {
             scheduler,
             hosts: rng.u64(1..15),
@@ -117,10 +167,12 @@ impl World {
             now: Instant::ZERO,
             config,
             model: Model::default(),
+            notes: Notebook::default(),
             unwritten: BTreeMap::new(),
             lookups: Vec::new(),
             probes: Vec::new(),
             next_doc: 1,
+            next_token: 1,
         }
     }
 
@@ -137,7 +189,11 @@ impl World {
             82..=84 => self.answer_fetch(true),
             85..=86 => self.nonsense(),
             87 => self.answer_probe(true),
-            88..=90 => self.choke(),
+            88..=89 => self.choke(),
+            90 => self.order(),
+            91 => self.reserve(),
+            92 => self.end_reservation(),
+            93 if self.rng.u8(..4) == 0 => self.restart(),
             _ => {
                 let millis = *self.rng.choice(&[1, 10, 100, 1000, 4000, 40_000]).unwrap();
                 let time = Duration::from_millis(self.rng.u64(..=millis));
@@ -155,9 +211,10 @@ impl World {
         self.probes.extend(std::iter::from_fn(|| self.scheduler.poll_probe()));
         while let Some(fetch) = self.scheduler.poll_fetch(self.now) {
             assert!(self.config.robots, "{fetch:?}");
-            let keys = self.keys(fetch.url.host(), fetch.ip);
-            self.assert_room(&keys);
-            keys.iter().for_each(|key| self.count_send(key));
+            let keys = keys(&self.config, fetch.url.host(), fetch.ip);
+            self.check_pass(&keys);
+            keys.iter().for_each(|key| self.note_send(key));
+            self.notes.take(self.now, &mut self.scheduler);
             assert!(self.model.fetches.insert(fetch.id, (fetch, keys)).is_none(), "asked twice");
         }
         while let Some(work) = self.scheduler.poll_send(self.now) {
@@ -170,11 +227,11 @@ impl World {
             let opinion = self.scheduler.opinion(self.now, &url);
             let fine = matches!(opinion, Opinion::Allowed { .. } | Opinion::Unasked);
             assert!(fine, "{url:?}: {opinion:?}");
-            let keys = self.keys(&host, ip);
+            let keys = keys(&self.config, &host, ip);
             let send = Send { doc, keys, spider, status: self.now, born: self.now };
             assert!(self.model.pending.contains(&send.doc), "{:?} is not pending", send.doc);
-            self.assert_room(&send.keys);
-            assert!(!self.busy().any(|other| other.doc == send.doc), "{:?} sent twice at once", send.doc);
+            self.check_pass(&send.keys);
+            assert!(!self.is_busy(send.doc), "{:?} sent twice at once", send.doc);
             self.unwritten.get_mut(&send.spider).unwrap().push((trans, send));
         }
         while let Some(report) = self.scheduler.poll_report(self.now) {
@@ -184,37 +241,37 @@ impl World {
                 panic!("{report}");
             }
         }
+        self.notes.take(self.now, &mut self.scheduler);
         if let Err(broken) = self.scheduler.check(self.now) {
             panic!("{broken} at {:?}", self.now);
         }
     }
 
-    fn keys(&self, host: &str, ip: IpAddr) -> Vec<String> {
-        let mut keys = vec![format!("host {host}"), format!("ip {ip}")];
-        if ALIASED.contains(&host) {
-            keys.push("alias".into());
-        }
-        if self.config.groups[0].ranges[0].contains(ip) {
-            keys.push("group".into());
-        }
-        keys
-    }
-
-    /// One more may be in flight.
-    fn assert_room(&self, keys: &[String]) {
+    /// Nothing but what is allowed passes: no limit, gap, order or reservation is against it.
+    fn check_pass(&self, keys: &[String]) {
+        assert!(!self.model.all_paused, "{keys:?} in spite of the pause");
         for key in keys {
+            let reserved = self.model.reserved.values().filter(|other| other.keys.contains(key)).count();
             let fetches = self.model.fetches.values().filter(|(_, keys)| keys.contains(key)).count();
-            let count = self.busy().filter(|other| other.keys.contains(key)).count() + fetches;
+            let count = self.busy().filter(|other| other.keys.contains(key)).count() + reserved + fetches;
             assert!(count < self.pace_of(key).concurrent as usize, "{key} at {:?}", self.now);
+            let gap = gap_of(&self.config, &self.model.delays, key);
+            assert!(reserved == 0 || gap == Duration::ZERO, "{key} is reserved");
+            let owed = self.model.owed.get(key).copied().unwrap_or_default();
+            assert!(self.now >= owed, "{key} is owed until {owed:?}, and passed at {:?}", self.now);
+            if let Some(host) = key.strip_prefix("host ") {
+                assert_eq!(reserved, 0, "{host} is reserved");
+                let orphan = self.model.orphans.iter().find(|(name, end)| name == key && *end > self.now);
+                assert_eq!(orphan, None, "its worker may be at it");
+                let (paused, until) = self.model.stops.get(host).copied().unwrap_or_default();
+                assert!(!paused && until <= self.now, "{host} is stopped");
+            }
         }
     }
 
-    /// One has gone, and not too soon.
-    fn count_send(&mut self, key: &str) {
-        let gap = self.pace_of(key).gap;
-        if let Some(last) = self.model.last_send.insert(key.to_owned(), self.now) {
-            assert!(self.now.since(last) >= gap, "{key}: {last:?} and {:?}", self.now);
-        }
+    fn is_busy(&self, doc: DocId) -> bool {
+        self.busy().any(|other| other.doc == doc)
+            || self.model.reserved.values().any(|other| other.docs.contains(&doc))
     }
 
     fn busy(&self) -> impl Iterator<Item = &Send> {
@@ -222,12 +279,7 @@ impl World {
     }
 
     fn pace_of(&self, key: &str) -> Pace {
-        match key.split(' ').next().unwrap() {
-            "host" => self.config.host,
-            "ip" => self.config.ip,
-            "alias" => self.config.aliases[0].pace,
-            _ => self.config.groups[0].pace,
-        }
+        pace_of(&self.config, key)
     }
 
     fn offer(&mut self) {
@@ -243,7 +295,9 @@ impl World {
         let wait =
             Duration::from_millis(if self.rng.u8(..10) == 0 { self.rng.u64(..2000) * long } else { 0 });
         let ip = (self.rng.u8(..20) == 0).then(|| self.address());
-        let candidate = Candidate { doc, url: Url::parse(&url).unwrap(), ip, wait };
+        let url = Url::parse(&url).unwrap();
+        self.model.urls.entry(doc).or_insert(url.clone());
+        let candidate = Candidate { doc, url, ip, wait };
         let admission = self.scheduler.handle_candidate(self.now, &candidate);
         let new = self.model.pending.insert(doc);
         assert_eq!(admission, if new { Admission::Pending } else { Admission::Duplicate });
@@ -340,12 +394,25 @@ impl World {
         let lines = self.unwritten.get_mut(&spider).unwrap();
         let count = self.rng.usize(..=lines.len());
         let written: Vec<_> = lines.drain(..count).collect();
+        self.scheduler.note_unwritten(self.now, spider);
+        self.notes.take(self.now, &mut self.scheduler);
+        // A death between the note and the end of the write.
+        let dies = self.rng.u8(..50) == 0;
         self.scheduler.handle_written(self.now, spider, count);
         for (trans, mut send) in written {
-            send.keys.iter().for_each(|key| self.count_send(key));
+            for key in &send.keys {
+                let gap = self.pace_of(key).gap;
+                if let Some(last) = self.model.last_send.insert(key.clone(), self.now) {
+                    assert!(self.now.since(last) >= gap, "{key}: {last:?} and {:?}", self.now);
+                }
+            }
+            send.keys.iter().for_each(|key| self.note_send(key));
             send.status = self.now;
             send.born = self.now;
             assert!(self.model.in_flight.insert(trans, send).is_none(), "{trans:?} given twice");
+        }
+        if dies {
+            self.restart();
         }
     }
 
@@ -356,27 +423,10 @@ impl World {
 
     fn done(&mut self) {
         let Some((trans, spider)) = self.some_send() else { return };
-        let outcome = *self
-            .rng
-            .choice(&[
-                Outcome::Unsaid,
-                Outcome::Status(200),
-                Outcome::Status(404),
-                Outcome::Status(429),
-                Outcome::Status(503),
-                Outcome::Status(500),
-                Outcome::ConnectFailed,
-                Outcome::ConnectFailed,
-                Outcome::Timeout,
-                Outcome::DnsFailed,
-                Outcome::Aborted,
-            ])
-            .unwrap();
-        let long = long_now_and_then(&mut self.rng);
-        let retry_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(..2000) * long));
+        let done = self.outcome();
         self.model.in_flight.remove(&trans);
-        assert!(self.scheduler.handle_done(self.now, spider, trans, Done { outcome, retry_after }));
-        assert!(!self.scheduler.handle_done(self.now, spider, trans, Done { outcome, retry_after }), "twice");
+        assert!(self.scheduler.handle_done(self.now, spider, trans, done));
+        assert!(!self.scheduler.handle_done(self.now, spider, trans, done), "twice");
     }
 
     fn working(&mut self) {
@@ -398,6 +448,154 @@ impl World {
         }
     }
 
+    /// The server is gone, mostly without last words, and there again with nothing but what it has written down. The
+    /// index offers again what has not ended.
+    fn restart(&mut self) {
+        let died = self.rng.u8(..4) > 0;
+        if !died {
+            for note in self.scheduler.last_notes(self.now) {
+                self.notes.put(self.now, note);
+            }
+        }
+        self.scheduler = Scheduler::new(Config { seed: self.rng.u64(..), ..self.config.clone() });
+        self.scheduler.restore(self.now, self.notes.read(self.now), died);
+        assert!(self.scheduler.poll_request(self.now).is_some());
+        self.model.this_life.clear();
+        self.model.fetches.clear();
+        self.model.known.clear();
+        self.unwritten.clear();
+        self.lookups.clear();
+        self.probes.clear();
+        self.model.in_flight.clear();
+        let max = self.config.lease_max.unwrap_or(Duration::MAX);
+        for (_, entry) in std::mem::take(&mut self.model.reserved) {
+            let end = (entry.renewed + self.config.status_timeout).min(entry.born + max);
+            self.model.orphans.push((entry.keys[0].clone(), end));
+        }
+        for &doc in &self.model.pending {
+            let url = self.model.urls[&doc].clone();
+            let candidate = Candidate { doc, url, ip: None, wait: Duration::ZERO };
+            assert_eq!(self.scheduler.handle_candidate(self.now, &candidate), Admission::Pending);
+        }
+    }
+
+    fn order(&mut self) {
+        if self.rng.u8(..5) == 0 {
+            self.model.all_paused = !self.model.all_paused;
+            return self.scheduler.handle_pause_all(self.model.all_paused);
+        }
+        let host = format!("h{}.example", self.rng.u64(..self.hosts + 1));
+        let stop = self.model.stops.entry(host.clone()).or_default();
+        let time = Duration::from_millis(self.rng.u64(..3000) * long_now_and_then(&mut self.rng));
+        let order = match self.rng.u8(..6) {
+            0 => Order::Pause,
+            1 | 2 => Order::Resume,
+            3 => Order::Block(time),
+            4 => Order::Block(Duration::ZERO),
+            _ => Order::Delay(if self.rng.bool() { time } else { Duration::ZERO }),
+        };
+        match order {
+            Order::Pause => stop.0 = true,
+            Order::Resume => stop.0 = false,
+            Order::Block(time) => stop.1 = self.now + time,
+            Order::Delay(time) => drop(self.model.delays.insert(host.clone(), time)),
+        }
+        self.scheduler.handle_order(self.now, &host, order).unwrap();
+        self.note_delay(&format!("host {host}"));
+    }
+
+    /// The gap is owed from here on.
+    fn note_send(&mut self, key: &str) {
+        let gap = gap_of(&self.config, &self.model.delays, key);
+        self.model.last_send.insert(key.to_owned(), self.now);
+        self.model.owed.insert(key.to_owned(), self.now + gap);
+        self.model.this_life.insert(key.to_owned());
+    }
+
+    /// Another delay counts from the last send, if that still owes something: who owes nothing may have been forgotten,
+    /// and of sends of an earlier life only what they owed is known.
+    fn note_delay(&mut self, key: &str) {
+        let (Some(&last), Some(owed)) = (self.model.last_send.get(key), self.model.owed.get_mut(key)) else {
+            return;
+        };
+        let anew = last + gap_of(&self.config, &self.model.delays, key);
+        if *owed > self.now {
+            *owed = if self.model.this_life.contains(key) { anew } else { anew.min(*owed) };
+        }
+    }
+
+    fn reserve(&mut self) {
+        let (token, urls) = (self.next_token, self.rng.u32(1..5));
+        let Some(reserved) = self.scheduler.poll_reservation(self.now, Token(token), urls) else { return };
+        self.next_token += 1;
+        let docs: Vec<DocId> = reserved.urls.iter().map(|url| url.doc).collect();
+        assert!(!docs.is_empty() && docs.len() <= urls as usize);
+        for &doc in &docs {
+            assert!(self.model.pending.contains(&doc) && !self.is_busy(doc), "{doc:?}");
+        }
+        for url in &reserved.urls {
+            let opinion = self.scheduler.opinion(self.now, &Url::parse(&url.url).unwrap());
+            let fine = matches!(opinion, Opinion::Allowed { .. } | Opinion::Unasked);
+            assert!(fine, "{url:?}: {opinion:?}");
+        }
+        let keys = keys(&self.config, &reserved.host, reserved.urls[0].ip);
+        self.check_pass(&keys);
+        let reservation = Reservation { docs, keys, renewed: self.now, born: self.now };
+        self.model.reserved.insert(token, reservation);
+    }
+
+    /// Renews or releases one, or tries to, with one that is gone.
+    fn end_reservation(&mut self) {
+        if self.next_token == 1 {
+            return;
+        }
+        let token = self.rng.u128(1..self.next_token);
+        if self.rng.bool() {
+            let renewed = self.scheduler.handle_renewed(self.now, Token(token));
+            assert_eq!(renewed.is_some(), self.model.reserved.contains_key(&token));
+            self.model.reserved.entry(token).and_modify(|reservation| reservation.renewed = self.now);
+            return;
+        }
+        let docs = self.model.reserved.get(&token).map(|reservation| reservation.docs.clone());
+        let mut outcomes = Vec::new();
+        for &doc in docs.iter().flatten() {
+            if self.rng.bool() {
+                outcomes.push((doc, self.outcome()));
+            }
+        }
+        let stray = (DocId(u64::MAX), Outcome::Unsaid.into());
+        assert!(self.scheduler.handle_released(self.now, Token(token), &[stray]).is_err());
+        let released = self.scheduler.handle_released(self.now, Token(token), &outcomes);
+        assert_eq!(released.is_ok(), docs.is_some());
+        self.forget_reservation(token);
+    }
+
+    fn forget_reservation(&mut self, token: u128) {
+        for key in self.model.reserved.remove(&token).into_iter().flat_map(|reservation| reservation.keys) {
+            self.note_send(&key);
+        }
+    }
+
+    fn outcome(&mut self) -> Done {
+        let outcomes = [
+            Outcome::Unsaid,
+            Outcome::Status(200),
+            Outcome::Status(404),
+            Outcome::Status(429),
+            Outcome::Status(503),
+            Outcome::Status(500),
+            Outcome::ConnectFailed,
+            Outcome::ConnectFailed,
+            Outcome::Timeout,
+            Outcome::DnsFailed,
+            Outcome::Aborted,
+        ];
+        let outcome = *self.rng.choice(&outcomes).unwrap();
+        let long = long_now_and_then(&mut self.rng);
+        let retry_after = self.rng.bool().then(|| Duration::from_millis(self.rng.u64(..2000) * long));
+        Done { outcome, retry_after }
+    }
+
     fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(deadline) = self.scheduler.deadline().filter(|&deadline| deadline <= end) {
@@ -417,10 +615,25 @@ impl World {
         let (now, timeout) = (self.now, self.config.status_timeout);
         let max = self.config.lease_max.unwrap_or(Duration::MAX);
         self.model.in_flight.retain(|_, send| send.status + timeout > now && send.born + max > now);
+        let reserved = self.model.reserved.iter();
+        let over = reserved.filter(|(_, entry)| entry.renewed + timeout <= now || entry.born + max <= now);
+        for token in over.map(|(&token, _)| token).collect::<Vec<_>>() {
+            self.forget_reservation(token);
+        }
     }
 
     /// No more faults: everything must end.
     fn heal(&mut self) {
+        self.model.all_paused = false;
+        self.scheduler.handle_pause_all(false);
+        for (host, _) in std::mem::take(&mut self.model.stops) {
+            self.scheduler.handle_order(self.now, &host, Order::Resume).unwrap();
+            self.scheduler.handle_order(self.now, &host, Order::Block(Duration::ZERO)).unwrap();
+        }
+        for token in self.model.reserved.keys().copied().collect::<Vec<_>>() {
+            self.scheduler.handle_released(self.now, Token(token), &[]).unwrap();
+            self.forget_reservation(token);
+        }
         let spider = self.scheduler.handle_spider_connected();
         self.unwritten.insert(spider, Vec::new());
         for &spider in self.unwritten.keys() {

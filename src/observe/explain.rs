@@ -65,6 +65,10 @@ pub fn host(host: &HostView) -> String {
         Standing::Asking { again_in: Some(wait) } => {
             format!("waits for its robots.txt, which is asked for again in {}", left(*wait))
         }
+        Standing::Stopped { left: None } => "is paused by an operator, until it is resumed".into(),
+        Standing::Stopped { left: Some(wait) } => format!("is blocked by an operator for {}", left(*wait)),
+        Standing::AllPaused => "could go, but an operator has paused everything".into(),
+        Standing::Reserved => "is reserved by a worker".into(),
         Standing::InFlight => "has nothing to send but what is in flight or waits for its time".into(),
         Standing::Delayed(wait) => format!("has nothing to send before its time, in {} at most", left(*wait)),
         Standing::NoSuchName => "does not exist: its documents are being reported FAILED dns".into(),
@@ -134,6 +138,9 @@ pub fn url(facts: &UrlFacts) -> String {
                 Some(since) => format!("in flight at {spider} for {}{attempt}", passed(*since)),
                 None => format!("on its way to {spider}{attempt}"),
             }
+        }
+        UrlPlace::Reserved { attempts, .. } => {
+            format!("with a worker that has reserved its host{}", attempt(*attempts, facts.max_attempts))
         }
         UrlPlace::Later { attempts: 0, left: wait, .. } => {
             format!("not before its time, which the index has set: in {}", left(*wait))
@@ -265,6 +272,7 @@ mod tests {
     use super::*;
     use crate::document::{DenyReason, FailReason, Outcome};
     use crate::ids::{DocId, SpiderId};
+    use crate::scheduler::Standing as Orders;
     use crate::scheduler::look::{HostBrief, HostState};
 
     const NOW: u64 = 1_772_323_200; // 2026-03-01
@@ -295,6 +303,7 @@ mod tests {
             next_send_in: None,
             gap: Duration::from_secs(1),
             holds: Vec::new(),
+            orders: Orders::default(),
         }
     }
 
@@ -341,6 +350,10 @@ mod tests {
                 Standing::Resolving { again_in: Some(Duration::from_secs(4)) },
                 "waits for its address: no name server answered, and they are asked again in 4 s",
             ),
+            (Standing::Stopped { left: None }, "is paused by an operator, until it is resumed"),
+            (Standing::Stopped { left: Some(Duration::from_secs(60)) }, "is blocked by an operator for 60 s"),
+            (Standing::AllPaused, "could go, but an operator has paused everything"),
+            (Standing::Reserved, "is reserved by a worker"),
             (Standing::Asking { again_in: None }, "waits for its robots.txt"),
             (
                 Standing::Asking { again_in: Some(Duration::from_secs(5)) },

@@ -38,8 +38,9 @@ impl Scheduler {
             return self.refuse(candidate, End::Denied(DenyReason::PrivateAddress));
         }
         let name = candidate.url.host();
-        let host = self.host_named(name);
-        if !self.hosts[host].full {
+        let host = self.host_named(now, name);
+        let unwanted = self.hosts[host].full || self.stopped_until(now, host).is_some();
+        if !unwanted {
             self.demand.handle_usable();
         } else if self.hosts[host].pending() >= self.config.queue_len as usize + OVERFLOW_MAX {
             return self.refuse(candidate, End::Failed(FailReason::Surplus));
@@ -72,7 +73,7 @@ impl Scheduler {
         Admission::Refused
     }
 
-    pub(super) fn host_named(&mut self, name: &str) -> HostId {
+    pub(super) fn host_named(&mut self, now: Instant, name: &str) -> HostId {
         if let Some(host) = self.hosts.find(name) {
             return host;
         }
@@ -82,6 +83,8 @@ impl Scheduler {
         self.gates[gate].owner = GateOwner::Host(host);
         self.place_links.push_back(&mut self.idle, host);
         self.idle_hosts += 1;
+        self.obey_orders(now, host);
+        self.restore_host(now, host);
         host
     }
 

@@ -5,8 +5,9 @@ use super::Scheduler;
 use super::addresses::Probe;
 use super::gates::{Closed, GateOwner};
 use super::hosts::{Place, Question};
-use super::leases::LeaseState;
+use super::leases::{Lease, LeaseState};
 use super::origins::Want;
+use super::reservations::Reservation;
 use super::slots::{Lines, Wait};
 use crate::ids::{GateId, HostId, IpId, LeaseId, SlotId};
 use crate::time::Instant;
@@ -35,22 +36,29 @@ impl Scheduler {
     /// - L7: no slot is free while a host waits for one.
     /// - L8: a spider counts exactly the leases that are with it.
     /// - L9: an address knows its hosts and what is pending for them; the reject lists agree.
-    /// - L10: a host with work and without an address is being asked for, or is on its way out.
-    /// - L11: whatever is in flight was allowed by the rules of its origin, or nobody had to be asked.
-    /// - L12: rules that are asked for are asked for once: by a request that waits at one host, or is under way.
+    /// - L10: a host with work and without an address is being asked for, or is on its way out, or is stopped.
+    /// - L11: a host that an operator has stopped stands in no line, and in a slot only for what is in flight; one
+    ///   that stands aside is stopped, or its time has come.
+    /// - L12: a reservation counts as one in flight of its host, has its documents to itself and its timer set, and
+    ///   its host is in no line.
+    /// - L13: whatever is in flight was allowed by the rules of its origin, or nobody had to be asked.
+    /// - L14: rules that are asked for are asked for once: by a request that waits at one host, or is under way.
     pub fn check(&self, now: Instant) -> Result<(), String> {
         self.check_gates(now)?;
         self.check_hosts()?;
+        self.check_orders(now)?;
         self.check_slots()?;
         self.check_clocks()?;
         self.check_spiders()?;
+        self.check_reservations()?;
         self.check_addresses()?;
         self.check_origins()
     }
 
     fn check_gates(&self, now: Instant) -> Result<(), String> {
         let mut passed: HashMap<GateId, u32> = HashMap::new();
-        for flight in self.leases.table.iter().filter_map(|(_, lease)| lease.flight()) {
+        let reserved = self.reservations.table.iter().map(|(_, reservation)| &reservation.flight);
+        for flight in self.leases.table.iter().filter_map(|(_, lease)| lease.flight()).chain(reserved) {
             flight.gates.iter().for_each(|gate| *passed.entry(gate).or_default() += 1);
         }
         for fetch in self.origins.fetches.values() {
@@ -100,7 +108,11 @@ impl Scheduler {
             count.0 += 1;
             count.1 += u32::from(lease.flight().is_some());
         }
-        let (mut pending, mut in_slots, mut idle, mut leftover, mut unresolved) = (0, 0, 0, 0, 0);
+        for (_, reservation) in self.reservations.table.iter() {
+            leases.entry(reservation.host).or_default().1 += 1;
+        }
+        let (mut pending, mut in_slots, mut unresolved) = (0, 0, 0);
+        let (mut idle, mut leftover, mut stopped) = (0, 0, 0);
         for (id, host) in self.hosts.table.iter() {
             let counted = leases.get(&id).copied().unwrap_or((0, 0));
             law!("L2", (host.leases, host.in_flight) == counted, "{id:?} has {counted:?} leases");
@@ -109,6 +121,7 @@ impl Scheduler {
             match host.place {
                 Place::Idle => idle += 1,
                 Place::Leftover => leftover += 1,
+                Place::Stopped => stopped += 1,
                 Place::Benched => law!("L3", host.in_flight == 0, "{id:?} is benched in flight"),
                 Place::Slot(slot) => {
                     in_slots += self.share_in_slot(id);
@@ -122,18 +135,43 @@ impl Scheduler {
             let hopeless = host.ip.is_none() && host.place != Place::Idle && host.wants_to_go();
             law!(
                 "L10",
-                !hopeless || host.draining || host.question != Question::No,
+                !hopeless || host.draining || host.question != Question::No || host.stopped,
                 "{id:?} is not asked for"
             );
         }
         law!("L2", (pending, in_slots) == (self.pending, self.in_slots), "counted {pending}, {in_slots}");
         let lists = (self.idle_hosts, self.leftover_hosts);
         law!("L2", (idle, leftover) == lists, "{idle} idle, {leftover} in the leftover");
+        law!("L2", stopped == self.stopped_hosts, "{stopped} stopped");
         let docs = self.pending_docs.as_ref().map(|docs| docs.len() as u64);
         law!("L2", docs.is_none_or(|docs| docs == pending), "{docs:?} ids for {pending} documents");
         law!("L10", unresolved == self.unresolved, "{unresolved} questions, not {}", self.unresolved);
         let waits = !self.leftover.is_empty() && self.slots.free_count() > 0;
         law!("L7", !waits, "a slot is free while hosts wait");
+        Ok(())
+    }
+
+    fn check_orders(&self, now: Instant) -> Result<(), String> {
+        for (id, host) in self.hosts.table.iter() {
+            let until = self.stopped_until(now, id);
+            match host.place {
+                Place::Stopped => {
+                    let due = self.host_timers.at(id).is_some_and(|at| at <= now);
+                    law!("L11", until.is_some() || due, "{id:?} stands aside for nothing");
+                    let timer = self.host_timers.at(id).unwrap_or(Instant::FAR);
+                    law!("L11", until.is_none_or(|until| timer <= until), "{id:?} stays aside");
+                }
+                Place::Slot(slot) if until.is_some() => {
+                    law!("L11", self.slots[slot].wait == Wait::Parked, "{id:?} is stopped and in a line");
+                    law!("L11", host.in_flight > 0, "{id:?} is stopped and keeps its slot");
+                }
+                Place::Idle | Place::Leftover | Place::Benched | Place::Slot(_) => {
+                    law!("L11", until.is_none() || host.pending() == 0, "{id:?} is stopped and waits");
+                }
+            }
+            let noted = host.stopped || self.orders.stopped(now).all(|name| *name != *host.name);
+            law!("L11", noted, "{id:?} does not know that it is stopped");
+        }
         Ok(())
     }
 
@@ -161,6 +199,8 @@ impl Scheduler {
             let reason = !entry.wants_to_go()
                 || entry.draining
                 || entry.question != Question::No
+                || entry.stopped
+                || entry.reserved
                 || self.waits_for_rules(host);
             law!("L4", slot.wait != Wait::Parked || reason, "{id:?} is parked for nothing");
             law!(
@@ -177,7 +217,7 @@ impl Scheduler {
         let by_age: Vec<LeaseId> = self.leases.age_links.iter(&self.leases.by_age).collect();
         let clocks = |id: &LeaseId| match self.leases[*id].state {
             LeaseState::Written { at, status, .. } => Some((at, status)),
-            LeaseState::Waiting | LeaseState::Front | LeaseState::Unwritten(_) => None,
+            LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved | LeaseState::Unwritten(_) => None,
         };
         let statuses: Vec<_> = by_status.iter().filter_map(clocks).map(|(_, status)| status).collect();
         let ages: Vec<_> = by_age.iter().filter_map(clocks).map(|(at, _)| at).collect();
@@ -193,7 +233,8 @@ impl Scheduler {
     }
 
     fn check_spiders(&self) -> Result<(), String> {
-        let mut total = 0;
+        let reserved = self.reservations.table.iter().map(|(_, reservation)| u64::from(reservation.count));
+        let mut total: u64 = reserved.sum();
         for (id, spider) in self.spiders.iter() {
             let sends: Vec<LeaseId> = self.leases.links.iter(&spider.sends).collect();
             law!("L8", sends.len() == spider.in_flight as usize, "{id:?} has {}", sends.len());
@@ -210,26 +251,51 @@ impl Scheduler {
         Ok(())
     }
 
+    fn check_reservations(&self) -> Result<(), String> {
+        let mut docs = 0;
+        for (id, reservation) in self.reservations.table.iter() {
+            let Reservation { host, count, .. } = *reservation;
+            let entry = &self.hosts[host];
+            law!("L12", entry.reserved, "{host:?} does not know of {id:?}");
+            law!("L12", self.reservations.timers.at(id).is_some(), "{id:?} lasts for ever");
+            let slot = entry.slot().map(|slot| self.slots[slot].wait);
+            law!("L12", slot == Some(Wait::Parked), "{host:?} is reserved and at {slot:?}");
+            let leases: Vec<LeaseId> = self.leases.links.iter(&reservation.docs).collect();
+            law!("L12", leases.len() == count as usize, "{id:?} has {} documents", leases.len());
+            for lease in leases {
+                let Lease { host: owner, state, .. } = &self.leases[lease];
+                law!("L12", *owner == host && matches!(state, LeaseState::Reserved), "{lease:?} {state:?}");
+            }
+            docs += count as usize;
+        }
+        let reserved = |lease: &Lease| matches!(lease.state, LeaseState::Reserved);
+        let all = self.leases.table.iter().filter(|(_, lease)| reserved(lease)).count();
+        law!("L12", docs == all, "{all} documents are reserved, {docs} in reservations");
+        let hosts = self.hosts.table.iter().filter(|(_, host)| host.reserved).count();
+        law!("L12", hosts == self.reservations.table.len(), "{hosts} hosts are reserved");
+        Ok(())
+    }
+
     fn check_origins(&self) -> Result<(), String> {
         for (id, lease) in self.leases.table.iter().filter(|(_, lease)| lease.flight().is_some()) {
-            law!("L11", lease.permit.version != 0, "{id:?} was never allowed");
+            law!("L13", lease.permit.version != 0, "{id:?} was never allowed");
         }
         let mut wanted = Vec::new();
         let (mut asking, mut asked) = (0, 0);
         for (id, entry) in self.origins.iter() {
             let host = self.hosts.table.get(id);
-            law!("L12", host.is_some(), "{id:?} is gone, its origins are not");
+            law!("L14", host.is_some(), "{id:?} is gone, its origins are not");
             let errand = host.is_some_and(|host| host.errand);
-            law!("L12", errand != entry.wants.is_empty(), "{id:?} has {} wants", entry.wants.len());
+            law!("L14", errand != entry.wants.is_empty(), "{id:?} has {} wants", entry.wants.len());
             wanted.extend(entry.wants.iter());
             asking += entry.list.iter().filter(|origin| origin.is_asking()).count() as u64;
             asked += entry.list.iter().filter(|origin| origin.is_wanted()).count();
         }
         wanted.extend(self.origins.fetches.values().map(|fetch| &fetch.want));
-        law!("L12", asking == self.origins.asking, "{asking} origins ask, not {}", self.origins.asking);
-        law!("L12", asked == wanted.len(), "{asked} origins want {} answers", wanted.len());
+        law!("L14", asking == self.origins.asking, "{asking} origins ask, not {}", self.origins.asking);
+        law!("L14", asked == wanted.len(), "{asked} origins want {} answers", wanted.len());
         let known = |want: &&&Want| self.origins.find(want.host, want.key).is_some_and(|o| o.is_wanted());
-        law!("L12", wanted.iter().filter(known).count() == asked, "somebody else's want");
+        law!("L14", wanted.iter().filter(known).count() == asked, "somebody else's want");
         Ok(())
     }
 

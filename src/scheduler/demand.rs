@@ -97,7 +97,9 @@ impl Scheduler {
         hosts.sort_unstable();
         hosts.dedup();
         let mut names: Vec<Box<str>> = hosts.into_iter().map(|host| self.hosts[host].name.clone()).collect();
+        names.extend(self.orders.stopped(now).map(Box::from));
         names.sort_unstable();
+        names.dedup();
         names
     }
 }

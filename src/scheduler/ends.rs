@@ -81,7 +81,7 @@ impl Scheduler {
         self.go_first(now, lease);
     }
 
-    fn go_first(&mut self, now: Instant, lease: LeaseId) {
+    pub(super) fn go_first(&mut self, now: Instant, lease: LeaseId) {
         let host = self.leases[lease].host;
         self.leases[lease].state = LeaseState::Front;
         self.put_first(host, lease);

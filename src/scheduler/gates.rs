@@ -7,14 +7,14 @@
 //! A gate knows nothing of what is queued behind it, and outlives it: it is forgotten only when it owes
 //! nothing any more.
 
-use super::lists::List;
+use super::lists::{Links, List};
 use super::table::Table;
 use super::timers::Timers;
 use crate::ids::{GateId, HostId, IpId, SlotId};
 use crate::time::{Duration, Instant, micros_rounded_up};
 
 /// Strikes, and an address that has failed, are forgotten this long after a hold has ended.
-const QUIET: Duration = Duration::from_secs(600);
+pub(super) const QUIET: Duration = Duration::from_secs(600);
 
 /// How often something may be asked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,6 +60,8 @@ pub(super) struct Gate {
     usual_rest_micros: u32,
     /// The address has failed, and it is not known whether it has recovered.
     pub(super) suspect: Option<Trial>,
+    /// On the list of gates to be noted.
+    to_note: bool,
     /// The waiter that was woken and has not decided yet.
     pub(super) woken: Option<SlotId>,
     pub(super) waiters: List,
@@ -112,6 +114,7 @@ impl Gate {
             strikes: 0,
             usual_rest_micros: 0,
             suspect: None,
+            to_note: false,
             woken: None,
             waiters: List::default(),
         }
@@ -134,21 +137,17 @@ impl Gate {
         Duration::from_micros(self.gap_micros)
     }
 
-    pub(super) fn held_until(&self) -> Instant {
-        self.held_until
-    }
-
     /// When the clocks of an open gate had run out.
     pub(super) fn opened_at(&self) -> Instant {
         self.opens_at.max(self.rests_until).max(self.held_until)
     }
 
-    /// Another gap from now on; a longer one also holds for the send that was last.
+    /// Another gap from now on, counted from the send that was last.
     pub(super) fn set_gap(&mut self, gap: Duration) {
         let before = std::mem::replace(&mut self.gap_micros, micros_rounded_up(gap));
         if self.opens_at != Instant::ZERO && self.opens_at != Instant::FAR {
-            let longer = self.gap_micros.saturating_sub(before);
-            self.opens_at = self.opens_at + Duration::from_micros(longer);
+            let sent = Instant::from_micros(self.opens_at.as_micros().saturating_sub(before));
+            self.stamp(sent);
         }
     }
 
@@ -239,6 +238,34 @@ impl Gate {
         self.strikes == 0 || now >= self.held_until + QUIET
     }
 
+    /// A line for it is on its way to the socket.
+    pub(super) fn is_writing(&self) -> bool {
+        self.opens_at == Instant::FAR
+    }
+
+    /// Until when gap and rest last, as far as is known.
+    pub(super) fn owes_until(&self) -> Instant {
+        if self.is_writing() { self.rests_until } else { self.opens_at.max(self.rests_until) }
+    }
+
+    pub(super) fn held_until(&self) -> Instant {
+        self.held_until
+    }
+
+    pub(super) fn strikes(&self) -> u8 {
+        self.strikes
+    }
+
+    /// Goes on where an earlier life has left it, or stays away longer if it does already.
+    pub(super) fn restore(&mut self, now: Instant, owed: Instant, held: Instant, strikes: u8) {
+        self.rests_until = self.rests_until.max(owed);
+        self.held_until = self.held_until.max(held);
+        if strikes > self.strikes {
+            self.strikes = strikes;
+            self.held_since = now;
+        }
+    }
+
     /// Whether nothing would be lost by forgetting it.
     pub(super) fn owes_nothing(&self, now: Instant) -> bool {
         self.in_flight == 0
@@ -254,6 +281,9 @@ impl Gate {
 pub(super) struct Gates {
     pub(super) table: Table<GateId, Gate>,
     pub(super) timers: Timers<GateId>,
+    note_links: Links<GateId>,
+    /// Gates to be noted.
+    to_note: List,
 }
 
 impl Gates {
@@ -263,7 +293,23 @@ impl Gates {
 
     pub(super) fn forget(&mut self, id: GateId) {
         self.timers.cancel(id);
-        self.table.remove(id);
+        if self.table.remove(id).to_note {
+            self.note_links.remove(&mut self.to_note, id);
+        }
+    }
+
+    /// What the gate owes is to be noted.
+    pub(super) fn mark_to_note(&mut self, id: GateId) {
+        if !std::mem::replace(&mut self.table[id].to_note, true) {
+            self.note_links.push_back(&mut self.to_note, id);
+        }
+    }
+
+    /// The next gate to be noted.
+    pub(super) fn next_to_note(&mut self) -> Option<GateId> {
+        let id = self.note_links.pop_front(&mut self.to_note)?;
+        self.table[id].to_note = false;
+        Some(id)
     }
 }
 
@@ -305,17 +351,17 @@ mod tests {
     }
 
     #[test]
-    fn a_longer_gap_holds_at_once_and_a_shorter_one_from_the_next_send() {
+    fn another_gap_holds_at_once_and_counts_from_the_last_send() {
         let mut gate = gate(9, 100);
         gate.enter();
         gate.stamp(at(500));
         gate.set_gap(Duration::from_micros(300));
         assert_eq!(gate.closed(at(799)), Some(Closed::Until(at(800), Why::Gap)));
         gate.set_gap(Duration::from_micros(10));
-        assert_eq!(gate.closed(at(799)), Some(Closed::Until(at(800), Why::Gap)));
-        gate.enter();
-        gate.stamp(at(800));
-        assert_eq!(gate.closed(at(810)), None);
+        assert_eq!(gate.closed(at(509)), Some(Closed::Until(at(510), Why::Gap)));
+        assert_eq!(gate.closed(at(510)), None);
+        gate.set_gap(Duration::from_micros(300));
+        assert_eq!(gate.closed(at(799)), Some(Closed::Until(at(800), Why::Gap)), "to and fro adds nothing");
     }
 
     #[test]

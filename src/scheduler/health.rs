@@ -19,6 +19,9 @@ impl Scheduler {
     /// The next address to connect to. The caller bounds how many are under way.
     #[must_use]
     pub fn poll_probe(&mut self) -> Option<Trying> {
+        if self.orders.all_paused {
+            return None;
+        }
         let ip = self.probes.pop_front()?;
         self.ips[ip].probe = Probe::Asked;
         Some(Trying { ip, address: SocketAddr::new(self.ips[ip].address, self.ips[ip].port) })

@@ -38,6 +38,10 @@ pub(super) struct Host {
     pub(super) errand: bool,
     /// On the list of hosts whose slot is full.
     pub(super) full: bool,
+    /// A worker has it to itself.
+    pub(super) reserved: bool,
+    /// An operator has stopped it, and may have to be asked whether that is over.
+    pub(super) stopped: bool,
 }
 
 /// Where a host stands.
@@ -49,6 +53,8 @@ pub(super) enum Place {
     Leftover,
     /// Cannot send for a while, and lets others have the slot.
     Benched,
+    /// An operator lets nothing be sent to it.
+    Stopped,
     /// Has a slot.
     Slot(SlotId),
 }
@@ -89,7 +95,7 @@ impl Host {
     pub(super) fn slot(&self) -> Option<SlotId> {
         match self.place {
             Place::Slot(slot) => Some(slot),
-            Place::Idle | Place::Leftover | Place::Benched => None,
+            Place::Idle | Place::Leftover | Place::Benched | Place::Stopped => None,
         }
     }
 }
@@ -129,6 +135,8 @@ impl Hosts {
             draining: false,
             errand: false,
             full: false,
+            reserved: false,
+            stopped: false,
         });
         let hash = self.hasher.hash_one(name);
         let Hosts { table, by_name, hasher } = self;

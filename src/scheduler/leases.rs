@@ -27,6 +27,8 @@ pub(super) enum LeaseState {
     Waiting,
     /// At the head of its host.
     Front,
+    /// Part of a reservation.
+    Reserved,
     /// Decided on; its line is not written yet.
     Unwritten(Flight),
     /// With the spider.
@@ -76,7 +78,7 @@ impl Lease {
     pub(super) fn flight(&self) -> Option<&Flight> {
         match &self.state {
             LeaseState::Unwritten(flight) | LeaseState::Written { flight, .. } => Some(flight),
-            LeaseState::Waiting | LeaseState::Front => None,
+            LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved => None,
         }
     }
 }
@@ -153,7 +155,7 @@ impl Leases {
         let id = self.by_status.front()?;
         match self.table[id].state {
             LeaseState::Written { status, .. } => Some((id, status)),
-            LeaseState::Waiting | LeaseState::Front | LeaseState::Unwritten(_) => None,
+            LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved | LeaseState::Unwritten(_) => None,
         }
     }
 
@@ -162,7 +164,7 @@ impl Leases {
         let id = self.by_age.front()?;
         match self.table[id].state {
             LeaseState::Written { at, .. } => Some((id, at)),
-            LeaseState::Waiting | LeaseState::Front | LeaseState::Unwritten(_) => None,
+            LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved | LeaseState::Unwritten(_) => None,
         }
     }
 }

@@ -15,6 +15,7 @@
 mod addresses;
 mod admit;
 mod check;
+mod clocks;
 mod demand;
 mod ends;
 mod gates;
@@ -26,9 +27,11 @@ mod lists;
 pub mod look;
 mod names;
 mod opinion;
+mod orders;
 mod origins;
 mod permission;
 mod places;
+mod reservations;
 mod send;
 mod slots;
 mod spiders;
@@ -39,13 +42,16 @@ mod timers;
 mod timings;
 
 pub use admit::Admission;
+pub use clocks::{CLOCK_MIN, ClockKey, Note};
 pub use demand::Request;
 pub use gates::{Closed, GateOwner, Pace, Trial, Why};
 pub use groups::{GroupRule, IpRange};
 pub use health::Trying;
 pub use names::Lookup;
 pub use opinion::Opinion;
+pub use orders::{ORDERS_MAX, Order, Standing, TooManyOrders};
 pub use permission::RobotsFetch;
+pub use reservations::{ReleaseError, Reserved, ReservedUrl, Token};
 pub use send::Work;
 pub use slots::Lines;
 pub use stats::{Counters, Stats};
@@ -58,6 +64,7 @@ use crate::ids::{DocId, GateId, HostId, IpId};
 use crate::time::{Duration, Instant, scaled};
 use crate::url_queue::UrlStore;
 use addresses::Ips;
+use clocks::Clocks;
 use demand::Demand;
 use gates::{GateOwner as Owner, Gates};
 use groups::Groups;
@@ -65,7 +72,9 @@ use hashbrown::HashSet;
 use hosts::Hosts;
 use leases::Leases;
 use lists::{Links, List};
+use orders::Orders;
 use origins::Origins;
+use reservations::Reservations;
 use slots::Slots;
 use spiders::Spiders;
 use std::collections::VecDeque;
@@ -185,6 +194,10 @@ pub struct Scheduler {
     idle: List,
     idle_hosts: usize,
     benched: usize,
+    orders: Orders,
+    clocks: Clocks,
+    /// Hosts with work that an operator has stopped.
+    stopped_hosts: usize,
     /// Hosts with a question that is not answered.
     unresolved: u64,
     /// When a name server last answered anything.
@@ -224,6 +237,7 @@ pub struct Scheduler {
 
     slots: Slots,
     leases: Leases,
+    reservations: Reservations,
     origins: Origins,
     spiders: Spiders,
     store: UrlStore,
@@ -253,6 +267,9 @@ impl Scheduler {
             idle: List::default(),
             idle_hosts: 0,
             benched: 0,
+            orders: Orders::default(),
+            clocks: Clocks::default(),
+            stopped_hosts: 0,
             unresolved: 0,
             last_answer: Instant::ZERO,
             errand_links: Links::default(),
@@ -281,6 +298,7 @@ impl Scheduler {
             group_gates,
             slots: Slots::new(config.queue_count, config.host.concurrent, first_generation),
             leases: Leases::default(),
+            reservations: Reservations::default(),
             origins: Origins::default(),
             spiders: Spiders::new(config.spider_window),
             store: UrlStore::default(),
@@ -294,7 +312,8 @@ impl Scheduler {
     /// When [`Scheduler::handle_timeout`] must be called at the latest.
     pub fn deadline(&self) -> Option<Instant> {
         let timers = [self.gates.timers.first(), self.leases.waits.first(), self.host_timers.first()];
-        let timers = timers.into_iter().chain([self.origins.timers.first()]);
+        let timers =
+            timers.into_iter().chain([self.reservations.timers.first(), self.origins.timers.first()]);
         let demand = self.wants_candidates().then_some(self.demand.not_before()).flatten();
         [self.lease_deadline(), demand].into_iter().chain(timers).flatten().min()
     }
@@ -310,6 +329,7 @@ impl Scheduler {
     /// that came in time counts, however late its clock is looked at.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.expire_leases(now);
+        self.expire_reservations(now);
         while let Some(lease) = self.leases.waits.pop_due(now) {
             self.end_wait(now, lease);
         }

@@ -105,7 +105,7 @@ impl Scheduler {
             let until = expires.min(self.config.ttl.negative_expiry(now, None));
             return self.replace_record(now, host, Record::Private { until });
         }
-        let addresses = addresses.into_iter().map(|address| self.ip_of(address)).collect();
+        let addresses = addresses.into_iter().map(|address| self.ip_of(now, address)).collect();
         self.replace_record(now, host, Record::Known { addresses, expires });
     }
 
@@ -272,7 +272,7 @@ impl Scheduler {
         }
     }
 
-    fn ip_of(&mut self, address: IpAddr) -> IpId {
+    fn ip_of(&mut self, now: Instant, address: IpAddr) -> IpId {
         if let Some(ip) = self.ips.find(address) {
             return ip;
         }
@@ -281,6 +281,7 @@ impl Scheduler {
         let ip = self.ips.add(address, gate);
         self.gates[gate].owner = GateOwner::Ip(ip);
         self.idle_ip_links.push_back(&mut self.idle_ips, ip);
+        self.restore_ip(now, ip);
         ip
     }
 }

@@ -66,6 +66,9 @@ impl Scheduler {
     /// The next request for a robots.txt that may go; it counts as gone. The caller bounds how many are under way.
     #[must_use]
     pub fn poll_fetch(&mut self, now: Instant) -> Option<RobotsFetch> {
+        if self.orders.all_paused {
+            return None;
+        }
         while let Some(slot) = self.slots.to_fetch.front::<SlotId>() {
             let host = self.slots[slot].host?;
             if !self.may_go(now, slot, host, Step::Fetch) {
@@ -292,6 +295,7 @@ impl Scheduler {
         for gate in gates.iter() {
             self.gates[gate].enter();
             self.gates[gate].stamp(now);
+            self.note_if_long(now, gate);
         }
         let id = self.origins.add_fetch(Fetch { want, at: now, ip, gates });
         self.counters.robots_fetches += 1;
@@ -353,7 +357,7 @@ impl Scheduler {
         if let Some((rules, left)) = there.and_then(|origin| origin.fresh_rules(now)) {
             return self.learn(now, want.host, want.key, rules, left);
         }
-        let (first, next) = (want.host, self.host_named(to.host()));
+        let (first, next) = (want.host, self.host_named(now, to.host()));
         self.add_want(next, Want { url: to, hops: want.hops + 1, ..want });
         self.mind_literal(now, next);
         self.unbench(now, next);
@@ -396,11 +400,17 @@ impl Scheduler {
         }
     }
 
-    /// How far apart sends to a host must be: as the settings say, or more if its rules ask for it.
+    /// How far apart sends to a host must be: as the settings say, or more if its rules or an operator ask for it.
     pub(super) fn renew_gap(&mut self, now: Instant, host: HostId) {
         let robots = self.origins.get(host).map(|entry| entry.delay(self.config.crawl_delay_max));
         let gate = self.hosts[host].gate;
-        self.gates[gate].set_gap(self.config.host.gap.max(robots.unwrap_or_default()));
+        let ordered = self.orders.delay_of(&self.hosts[host].name);
+        let before = self.gates[gate].owes_until();
+        self.gates[gate].set_gap(self.config.host.gap.max(robots.unwrap_or_default()).max(ordered));
+        if before > now {
+            self.note(gate);
+        }
+        self.note_if_long(now, gate);
         let lines = self.hosts[host].slot().into_iter().flat_map(|slot| self.slots.leases_of(slot));
         if lines.into_iter().any(|lease| matches!(self.leases[lease].state, LeaseState::Unwritten(_))) {
             self.gates[gate].await_write();

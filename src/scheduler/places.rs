@@ -25,10 +25,18 @@ impl Scheduler {
         if !self.hosts[host].has_work() {
             return self.retire(now, host);
         }
+        if let Some(until) = self.stopped_until(now, host) {
+            return self.stand_aside(now, host, until);
+        }
         match self.hosts[host].place {
             Place::Idle => {
                 self.place_links.remove(&mut self.idle, host);
                 self.idle_hosts -= 1;
+                self.enter_leftover(host);
+                self.fill_slots(now);
+            }
+            Place::Stopped => {
+                self.stopped_hosts -= 1;
                 self.enter_leftover(host);
                 self.fill_slots(now);
             }
@@ -152,6 +160,7 @@ impl Scheduler {
                 self.leftover_hosts -= 1;
             }
             Place::Benched => self.benched -= 1,
+            Place::Stopped => self.stopped_hosts -= 1,
             Place::Slot(slot) => {
                 self.leave_line(now, slot);
                 self.leave_slot(slot, host);
@@ -164,7 +173,7 @@ impl Scheduler {
         self.sweep(now);
     }
 
-    fn leave_slot(&mut self, slot: SlotId, host: HostId) {
+    pub(super) fn leave_slot(&mut self, slot: SlotId, host: HostId) {
         self.in_slots -= self.share_in_slot(host);
         if let Some(spider) = self.slots[slot].spider.and_then(|id| self.spiders.get_mut(id)) {
             spider.hosts -= 1;
@@ -237,6 +246,8 @@ impl Scheduler {
             self.sweep_host(now);
             self.sweep_ip(now);
         }
+        self.sweep_order(now);
+        self.sweep_saved(now);
     }
 
     fn sweep_host(&mut self, now: Instant) {

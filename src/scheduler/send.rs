@@ -32,7 +32,7 @@ impl Scheduler {
     /// [`Scheduler::handle_written`].
     #[must_use]
     pub fn poll_send(&mut self, now: Instant) -> Option<Work<'_>> {
-        if !self.spiders.any_room() {
+        if self.orders.all_paused || !self.spiders.any_room() {
             return None;
         }
         while let Some(slot) = self.slots.ready.front::<SlotId>() {
@@ -81,7 +81,7 @@ impl Scheduler {
     }
 
     /// The next document of a host that has one.
-    fn take_lease(&mut self, host: HostId) -> LeaseId {
+    pub(super) fn take_lease(&mut self, host: HostId) -> LeaseId {
         if let Some(lease) = self.leases.links.pop_front(&mut self.hosts[host].front) {
             return lease;
         }
@@ -141,7 +141,10 @@ impl Scheduler {
             return;
         }
         let entry = &self.hosts[host];
-        if entry.draining || !entry.wants_to_go() || !self.has_address(now, host) {
+        if entry.draining || entry.reserved || !entry.wants_to_go() {
+            return;
+        }
+        if self.stopped_until(now, host).is_some() || !self.has_address(now, host) {
             return;
         }
         let Some(step) = self.next_step(now, host) else {
@@ -244,7 +247,7 @@ impl Scheduler {
     pub(super) fn start_clocks(&mut self, now: Instant, spider: SpiderId, lines: usize) {
         for _ in 0..lines {
             let Some(entry) = self.spiders.get_mut(spider) else { return };
-            let Some(lease) = entry.first_unwritten else { return };
+            let (Some(lease), noted) = (entry.first_unwritten, entry.noted) else { return };
             entry.first_unwritten = self.leases.links.next(lease);
             let LeaseState::Unwritten(flight) = self.leases[lease].state else { return };
             self.leases.start_clocks(now, lease, flight);
@@ -257,6 +260,7 @@ impl Scheduler {
                 self.gates[gate].stamp(now);
                 self.settle(now, gate);
             }
+            self.note_late_write(now, noted, flight.gates);
         }
     }
 }

@@ -5,12 +5,17 @@ use crate::ids::{LeaseId, SpiderId};
 use crate::time::Instant;
 use indexmap::IndexMap;
 
+/// No connection: they are numbered from one.
+pub(super) const NOBODY: SpiderId = SpiderId(0);
+
 /// One connection.
 #[derive(Default)]
 pub(super) struct Spider {
     /// Its sends in order, the unwritten ones last.
     pub(super) sends: List,
     pub(super) first_unwritten: Option<LeaseId>,
+    /// When its unwritten lines were last noted.
+    pub(super) noted: Instant,
     pub(super) in_flight: u32,
     /// Slots that stay with it.
     pub(super) hosts: u32,

@@ -37,6 +37,8 @@ pub struct Counters {
     pub robots_failures: u64,
     /// Holds after 429 or 503.
     pub holds: u64,
+    /// Hosts reserved by workers.
+    pub reservations: u64,
 }
 
 /// How things stand now.
@@ -62,6 +64,10 @@ pub struct Stats {
     pub waiting: Lines,
     /// Hosts with work that have given up their slot because they cannot send for a while.
     pub benched: u64,
+    /// Hosts with work that an operator has stopped.
+    pub stopped: u64,
+    /// An operator has stopped everything.
+    pub paused: bool,
     /// Documents that wait for their time: for a retry, or because the index said so.
     pub waiting_documents: u64,
     /// Hosts whose address is being asked for.
@@ -90,6 +96,8 @@ impl Scheduler {
             addresses: self.ips.table.len() as u64,
             waiting: self.slots.lines,
             benched: self.benched as u64,
+            stopped: self.stopped_hosts as u64,
+            paused: self.orders.all_paused,
             waiting_documents: self.leases.waits.len() as u64,
             unresolved: self.unresolved,
             robots_waiting: self.origins.asking,

@@ -52,9 +52,26 @@ impl Scheduler {
         self.leases.stop_clocks(lease);
         self.timings.fetch.observe(now.since(written));
         self.rest(now, flight.gates, now.since(written), went_well(done.outcome));
+        self.conclude_fetch(now, lease, &flight, written, done);
+        self.settle_all(now, flight.gates);
+        if is_refusal(done.outcome) {
+            self.make_way(now, flight.gates.holder());
+        }
+        true
+    }
+
+    /// What the end of a fetch that was `sent` then means for its address, its host and its document.
+    pub(super) fn conclude_fetch(
+        &mut self,
+        now: Instant,
+        lease: LeaseId,
+        flight: &Flight,
+        sent: Instant,
+        done: Done,
+    ) {
         let port = self.leases[lease].url.tail().port();
         self.note_health(now, flight.ip, port, done.outcome);
-        self.note_refusal(now, flight.gates, written, done);
+        self.note_refusal(now, flight.gates, sent, done);
         match done.outcome {
             Outcome::DnsFailed => {
                 self.distrust_name(now, self.leases[lease].host);
@@ -63,11 +80,6 @@ impl Scheduler {
             outcome if is_final(outcome) => self.finish(now, lease, End::Done(outcome)),
             outcome => self.retry(now, lease, FailReason::Outcome(outcome)),
         }
-        self.settle_all(now, flight.gates);
-        if is_refusal(done.outcome) {
-            self.make_way(now, flight.gates.holder());
-        }
-        true
     }
 
     /// A spider is still at it. False if it has no such send in flight.
@@ -98,9 +110,12 @@ impl Scheduler {
                 // It never saw this one: no attempt, though its host's clock runs as if it had.
                 LeaseState::Unwritten(_) => {
                     self.leases[lease].attempts -= 1;
-                    flight.gates.iter().for_each(|gate| self.gates[gate].stamp(now));
+                    for gate in flight.gates.iter() {
+                        self.gates[gate].stamp(now);
+                        self.note_if_long(now, gate);
+                    }
                 }
-                LeaseState::Waiting | LeaseState::Front => {}
+                LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved => {}
             }
             self.send_again(now, lease);
             self.settle_all(now, flight.gates);
@@ -165,6 +180,7 @@ impl Scheduler {
             LeaseState::Written { .. }
             | LeaseState::Unwritten(_)
             | LeaseState::Waiting
+            | LeaseState::Reserved
             | LeaseState::Front => None,
         }
     }
@@ -200,9 +216,11 @@ impl Scheduler {
     pub(super) fn rest(&mut self, now: Instant, gates: GateSet, took: Duration, went_well: bool) {
         let rest = self.config.rest.after(took);
         self.gates[gates.host].rest(now, rest, went_well);
+        self.note_if_long(now, gates.host);
         for gate in [gates.alias, gates.group].into_iter().flatten() {
             if let Some(rule) = self.rest_rule(gate) {
                 self.gates[gate].rest(now, rule.after(took), went_well);
+                self.note_if_long(now, gate);
             }
         }
     }
@@ -238,6 +256,7 @@ impl Scheduler {
         let asked = done.retry_after.map(|delay| delay.min(RETRY_AFTER_MAX));
         let Some(hold) = asked.or_else(|| strike.map(|strikes| self.own_hold(strikes))) else { return };
         self.gates[holder].hold(now + hold);
+        self.note(holder);
         self.counters.holds += 1;
     }
 }

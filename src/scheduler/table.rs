@@ -1,5 +1,6 @@
 //! Dense tables that are indexed by their own id type.
 
+use super::reservations::ReservationId;
 use crate::ids::{GateId, HostId, IpId, LeaseId, SlotId};
 use slab::Slab;
 use std::marker::PhantomData;
@@ -23,7 +24,7 @@ macro_rules! key {
         }
     )*};
 }
-key!(GateId HostId IpId LeaseId SlotId);
+key!(GateId HostId IpId LeaseId ReservationId SlotId);
 
 /// Values with stable ids; an id is used again after its value was removed.
 pub(super) struct Table<K, T> {

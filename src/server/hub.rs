@@ -3,6 +3,7 @@
 
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionId};
+use super::politeness::Politeness;
 use super::rate::Rate;
 use super::robots::RobotsDesk;
 use crate::document::Candidate;
@@ -76,6 +77,8 @@ pub(super) struct ServerStats {
 /// What the hub needs from around it.
 pub(super) struct Surroundings {
     pub(super) clock: Clock,
+    /// With a durable index.
+    pub(super) politeness: Option<Politeness>,
     pub(super) index: IndexHandle,
     pub(super) adder: Adder,
     pub(super) resolver: Arc<Resolver>,
@@ -231,6 +234,7 @@ impl Hub {
             self.send_all();
         }
         more |= self.scheduler.has_denied();
+        self.save_notes();
         self.look_up();
         self.try_addresses();
         self.ask_index();
@@ -462,6 +466,7 @@ impl Hub {
         // The sockets are looked at once more.
         tokio::task::yield_now().await;
         self.catch_up();
+        self.save_all();
         while self.report_all() {}
         let _ = tokio::time::timeout(ADDITIONS_TIMEOUT, self.settle_additions(&mut events)).await;
         let stats = self.scheduler.stats();

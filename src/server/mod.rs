@@ -9,6 +9,7 @@ mod connection;
 mod doors;
 mod http;
 mod hub;
+mod politeness;
 mod rate;
 mod robots;
 mod rules;
@@ -24,6 +25,7 @@ use crate::settings::{IndexAt, Settings};
 use crate::time::Duration;
 use clock::Clock;
 use hub::{Event, Hub, Surroundings};
+use politeness::Politeness;
 use robots::RobotsDesk;
 use signals::Signals;
 use std::io::{self, Write};
@@ -71,6 +73,9 @@ pub enum ServerError {
     /// This version has no such index.
     #[error("this version has no document index of the kind {0}")]
     NoSuchIndex(String),
+    /// What hosts are owed cannot be read or written.
+    #[error(transparent)]
+    Politeness(#[from] crate::politeness::LogError),
     /// The system refuses something basic.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -83,12 +88,15 @@ pub fn run(settings: Settings) -> Result<(), ServerError> {
     let http_listener = bind("http", settings.http)?;
     check_seeds(&settings)?;
     let resolver = Arc::new(Resolver::new(rules::resolver_config(&settings))?);
-    let scheduler = Scheduler::new(rules::scheduler_config(&settings, fastrand::u64(..)));
+    let mut scheduler = Scheduler::new(rules::scheduler_config(&settings, fastrand::u64(..)));
     let clock = Clock::start();
     let (events, events_in) = mpsc::channel(EVENTS_MAX);
     let (index, adder) = rim.block_on(async { open_index(&settings) })?;
+    // Behind the index, whose directory is ours by now.
+    let politeness = Politeness::open(&settings, clock, &mut scheduler)?;
     let surroundings = Surroundings {
         clock,
+        politeness,
         index,
         adder: adder.clone(),
         resolver,

@@ -41,6 +41,7 @@ impl Hub {
             tracing::debug!(url = fetch.url.as_str(), ip = %fetch.ip, "asks for robots.txt");
             let (fetcher, events) = (Arc::clone(&self.around.robots.fetcher), self.around.events.clone());
             self.around.robots.under_way += 1;
+            self.save_notes();
             self.around.rim.spawn(async move {
                 let answer = fetcher.fetch(&fetch.url, fetch.ip).await;
                 let _ = events.send(Event::Fetched(fetch.id, Box::new(answer))).await;

@@ -242,6 +242,9 @@ impl Hub {
     /// Writes what the socket takes. What it does not take stops more from being sent there; true if there was
     /// something like that, and is no more.
     fn write(&mut self, id: ConnectionId) -> bool {
+        if let Some(spider) = self.connections.get(&id).and_then(|connection| connection.spider) {
+            self.save_before_write(spider);
+        }
         let Some(connection) = self.connections.get_mut(&id) else { return false };
         let Ok(lines) = connection.write() else {
             self.close(id, "it cannot be written to");

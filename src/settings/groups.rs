@@ -5,6 +5,7 @@
 use super::file::{Content, Entry, File, Node};
 use super::units::{Factor, PerSecond, PositiveOrInf, Rate, Reader, Time};
 use super::values::{NameServers, Robots};
+use crate::url::host_name;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -305,14 +306,6 @@ const HOSTS: &str = "a list of host names, at least one (in groups also `*.examp
 
 fn is_word(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_' || b == b'-')
-}
-
-/// The host as URLs spell it, so that both are found equal.
-fn host_name(text: &str) -> Option<String> {
-    let host = url::Host::parse(text).ok()?.to_string();
-    let name = host.strip_suffix('.').unwrap_or(&host);
-    let plain = !name.is_empty() && !name.starts_with('.') && !name.contains('*') && name.len() <= 253;
-    plain.then(|| name.to_owned())
 }
 
 fn read<R: Reader>(setting: &str, node: &Node, file: &mut File) -> Option<R::Value> {

@@ -21,6 +21,7 @@ pub use rules::NOT_YET;
 pub use show::{default_in_words, markdown_table};
 pub use sources::Sources;
 pub use table::{DEFINITIONS, Definition, Preset, QUEUE_COUNT_MAX, QUEUE_LEN_MAX, Settings};
+pub(crate) use units::duration;
 pub use units::{DURATION_MAX, Kind, Rate};
 pub use values::{Dns, Family, IndexAt, Probe, Robots, Secret};
 

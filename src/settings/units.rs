@@ -305,7 +305,7 @@ fn number(text: &str) -> Option<f64> {
 }
 
 /// Whole microseconds, rounded up so that nothing is shorter than asked for.
-fn duration(text: &str) -> Option<Duration> {
+pub(crate) fn duration(text: &str) -> Option<Duration> {
     let unit_at = text.find(|c: char| c.is_ascii_alphabetic() && c != 'e' && c != 'E').unwrap_or(text.len());
     let (count, unit) = text.split_at(unit_at);
     let seconds_in_unit = match unit {

@@ -117,6 +117,18 @@ fn status<'a>(first: &[u8], rest: &[u8]) -> Result<Command<'a>, CommandError> {
     }
 }
 
+/// The words that a worker says of one fetch, with nothing in them that is not understood: an outcome, or nothing at all,
+/// and perhaps a `retry-after`.
+pub fn outcome(text: &str) -> Option<Said> {
+    let mut words = words(text.as_bytes());
+    let outcome = words.next().map_or(Some(Outcome::Unsaid), outcome_of)?;
+    let retry_after = match words.next() {
+        Some(word) => Some(RetryAfter::parse(word.strip_prefix(b"retry-after=")?)?),
+        None => None,
+    };
+    words.next().is_none().then_some(Said { outcome, retry_after })
+}
+
 /// The first outcome and the first readable `retry-after` count; other words are ignored.
 fn done<'a>(trans: TransId, said: &[u8]) -> Command<'a> {
     let mut outcome = None;
@@ -280,6 +292,21 @@ mod tests {
             if let Ok(Some(Command::Done { said, .. })) = parse(&line) {
                 let _ = said.at(Duration::MAX);
             }
+        }
+    }
+
+    #[test]
+    fn a_worker_is_held_to_the_words() {
+        let said = |outcome| Said { outcome, retry_after: None };
+        assert_eq!(outcome("200"), Some(said(Outcome::Status(200))));
+        assert_eq!(outcome(""), Some(said(Outcome::Unsaid)));
+        assert_eq!(outcome("connect-failed"), Some(said(Outcome::ConnectFailed)));
+        let asked = outcome("429 retry-after=30").map(|said| said.at(Duration::ZERO));
+        assert_eq!(asked.and_then(|done| done.retry_after), Some(Duration::from_secs(30)));
+        for bad in
+            ["20", "600", "OK", "200 well", "429 retry-after=x", "200 retry-after=1 x", "retry-after=1"]
+        {
+            assert_eq!(outcome(bad), None, "{bad}");
         }
     }
 }

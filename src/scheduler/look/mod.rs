@@ -17,6 +17,7 @@ use super::Scheduler;
 use super::gates::{Closed, GateOwner, Why};
 use super::hosts::{Place, Question};
 use super::opinion::Opinion;
+use super::orders::Standing as Orders;
 use super::slots::Wait;
 use crate::hostdb::health::HealthState;
 use crate::hostdb::records::Advice;
@@ -36,6 +37,32 @@ impl Scheduler {
     /// One host, if it is known.
     pub fn host(&self, now: Instant, name: &str) -> Option<HostView> {
         self.hosts.find(name).map(|host| self.host_view(now, host))
+    }
+
+    /// A host that nobody has heard of, if there are orders for it.
+    pub fn ordered_host(&self, now: Instant, name: &str) -> Option<HostView> {
+        let orders = self.standing(now, name);
+        let left = (!orders.paused).then_some(orders.blocked_for);
+        let standing = if left == Some(Duration::ZERO) { Standing::Idle } else { Standing::Stopped { left } };
+        (orders != Orders::default()).then(|| HostView {
+            brief: HostBrief {
+                name: name.into(),
+                state: self.state_of(&standing),
+                slot: None,
+                queued: 0,
+                leftover: 0,
+                in_flight: 0,
+                ip: None,
+            },
+            addresses: Vec::new(),
+            alias: None,
+            group: None,
+            next_send_in: None,
+            gap: self.config.host.gap.max(orders.delay),
+            holds: Vec::new(),
+            orders,
+            standing: standing.map(|gate| self.gate_view(gate, None)),
+        })
     }
 
     /// The same in short, without a walk along any line.
@@ -117,6 +144,7 @@ impl Scheduler {
             next_send_in: self.next_send_in(now, id, &standing),
             gap: all().map(|gate| self.gates[gate].gap()).max().unwrap_or(self.gates[host.gate].gap()),
             holds: holds.map(|gate| (self.owner(gate), self.gates[gate].held_until().since(now))).collect(),
+            orders: self.standing(now, &host.name),
             standing: standing.map(|gate| self.gate_view(gate, host.slot())),
         }
     }
@@ -125,6 +153,12 @@ impl Scheduler {
     /// counted.
     fn what_stops(&self, now: Instant, id: HostId) -> Standing<GateId> {
         let host = &self.hosts[id];
+        if let Some(until) = self.stopped_until(now, id) {
+            return stopped(now, until);
+        }
+        if host.reserved {
+            return Standing::Reserved;
+        }
         if host.pending() == 0 {
             return Standing::Idle;
         }
@@ -149,10 +183,12 @@ impl Scheduler {
         }
         match host.slot().map(|slot| self.slots[slot].wait) {
             Some(Wait::Gate(gate)) => Standing::Turn(gate),
+            Some(Wait::Fetch) if self.is_paused() => Standing::AllPaused,
             Some(Wait::Fetch) => Standing::Asking { again_in: None },
             Some(Wait::Parked) if self.obeys(id) => {
                 Standing::Asking { again_in: self.origins.timers.at(id).map(|at| at.since(now)) }
             }
+            Some(Wait::Ready | Wait::Parked) | None if self.is_paused() => Standing::AllPaused,
             Some(Wait::Ready | Wait::Parked) | None => Standing::Ready,
         }
     }
@@ -190,7 +226,9 @@ impl Scheduler {
                 GateOwner::Host(_) | GateOwner::Group(_) => HostState::Held,
             },
             Standing::OnTrial(_) => HostState::Down,
-            Standing::Full(_) | Standing::InFlight => HostState::Busy,
+            Standing::Full(_) | Standing::InFlight | Standing::Reserved => HostState::Busy,
+            Standing::Stopped { left: None } | Standing::AllPaused => HostState::Paused,
+            Standing::Stopped { left: Some(_) } => HostState::Blocked,
             Standing::Resolving { .. } => HostState::Resolving,
             Standing::Asking { .. } => HostState::Asking,
             Standing::Leftover { .. } => HostState::Leftover,
@@ -218,7 +256,10 @@ impl Scheduler {
                 Some(clocks()?.saturating_add(self.gates[*gate].gap().saturating_mul(ahead)))
             }
             Standing::Delayed(left) => clocks().map(|clocks| clocks.max(*left)),
+            Standing::Stopped { left } => *left,
             Standing::Idle
+            | Standing::AllPaused
+            | Standing::Reserved
             | Standing::Full(_)
             | Standing::OnTrial(_)
             | Standing::Resolving { .. }
@@ -270,6 +311,11 @@ impl Scheduler {
         let rules = self.config.aliases.iter().chain(&self.config.groups);
         rules.map(|rule| &rule.name).nth(number as usize).cloned().unwrap_or_default()
     }
+}
+
+/// What keeps a host from sending that is stopped until then.
+fn stopped(now: Instant, until: Instant) -> Standing<GateId> {
+    Standing::Stopped { left: (until != Instant::FAR).then(|| until.since(now)) }
 }
 
 fn health_view(now: Instant, state: HealthState) -> HealthView {

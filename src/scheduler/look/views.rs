@@ -2,6 +2,7 @@
 
 use crate::ids::{DocId, SlotId, SpiderId};
 use crate::scheduler::gates::Why;
+use crate::scheduler::orders::Standing as Orders;
 use crate::time::Duration;
 use std::net::IpAddr;
 
@@ -44,6 +45,10 @@ host_states! {
     Leftover = "leftover",
     /// All that it has waits for its time.
     Delayed = "delayed",
+    /// An operator has paused it.
+    Paused = "paused",
+    /// An operator has blocked it for a while.
+    Blocked = "blocked",
     /// Its documents are being ended unsent: no such name, or no address that may be used.
     Draining = "draining",
 }
@@ -85,6 +90,15 @@ pub enum Standing<G = GateView> {
         /// Hosts that come first; none if they are more than [`LINE_WALK_MAX`](super::LINE_WALK_MAX).
         ahead: Option<u32>,
     },
+    /// An operator wants nothing sent to it.
+    Stopped {
+        /// For how long; none until it is resumed.
+        left: Option<Duration>,
+    },
+    /// An operator wants nothing sent at all.
+    AllPaused,
+    /// A worker has reserved it.
+    Reserved,
     /// Everything it has is in flight, or waits for its time.
     InFlight,
     /// All that it has waits for its time, at most this long.
@@ -107,6 +121,9 @@ impl<G> Standing<G> {
             Standing::Resolving { again_in } => Standing::Resolving { again_in },
             Standing::Asking { again_in } => Standing::Asking { again_in },
             Standing::Leftover { ahead } => Standing::Leftover { ahead },
+            Standing::Stopped { left } => Standing::Stopped { left },
+            Standing::AllPaused => Standing::AllPaused,
+            Standing::Reserved => Standing::Reserved,
             Standing::InFlight => Standing::InFlight,
             Standing::Delayed(left) => Standing::Delayed(left),
             Standing::NoSuchName => Standing::NoSuchName,
@@ -186,6 +203,8 @@ pub struct HostView {
     pub gap: Duration,
     /// Who has been told to be left alone, and for how much longer.
     pub holds: Vec<(Owner, Duration)>,
+    /// What an operator has ordered.
+    pub orders: Orders,
 }
 
 /// One address of a host.
@@ -258,6 +277,13 @@ pub enum UrlPlace {
         attempts: u32,
         /// How much longer.
         left: Duration,
+    },
+    /// With a worker that has reserved its host.
+    Reserved {
+        /// Its document.
+        doc: DocId,
+        /// Sends so far, this one included.
+        attempts: u32,
     },
     /// In flight.
     InFlight {

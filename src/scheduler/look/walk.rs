@@ -123,6 +123,7 @@ impl Scheduler {
                 let left = self.leases.waits.at(id).map_or(Duration::ZERO, |at| at.since(now));
                 return UrlPlace::Later { doc, attempts, left };
             }
+            LeaseState::Reserved => return UrlPlace::Reserved { doc, attempts },
             LeaseState::Unwritten(flight) => (flight, None),
             LeaseState::Written { flight, at, .. } => (flight, Some(now.since(*at))),
         };

@@ -89,6 +89,10 @@ fn shown(url: &Url, facts: &UrlFacts) -> Value {
             put("doc_id", doc.0.into());
             put("attempts", (*attempts).into());
         }
+        UrlPlace::Reserved { doc, attempts } => {
+            put("doc_id", doc.0.into());
+            put("attempts", (*attempts).into());
+        }
         UrlPlace::Later { doc, attempts, left } => {
             put("doc_id", doc.0.into());
             put("attempts", (*attempts).into());
@@ -111,7 +115,7 @@ fn state(facts: &UrlFacts) -> &'static str {
     match (&facts.place, facts.known) {
         (UrlPlace::Queued { .. } | UrlPlace::Again { .. }, _) => "queued",
         (UrlPlace::Later { .. }, _) => "delayed",
-        (UrlPlace::InFlight { .. }, _) => "in_flight",
+        (UrlPlace::InFlight { .. } | UrlPlace::Reserved { .. }, _) => "in_flight",
         (UrlPlace::Absent | UrlPlace::NotSeen, known) => known_word(known),
     }
 }

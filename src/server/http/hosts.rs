@@ -70,7 +70,10 @@ pub(super) async fn one(
     Query::parse(query.as_deref(), &[])?;
     let name = host_name(&path.map_err(|_| Refusal::bad("the path is not UTF-8"))?.0)?;
     let asked = name.clone();
-    let view = desk.call(move |hub: &mut Hub| hub.scheduler.host(hub.now(), &asked));
+    let view = desk.call(move |hub: &mut Hub| {
+        let now = hub.now();
+        hub.scheduler.host(now, &asked).or_else(|| hub.scheduler.ordered_host(now, &asked))
+    });
     match view.await.ok_or_else(Refusal::stopping)? {
         Some(view) => Ok(Json(whole(&view))),
         None => Err(Refusal::unknown(format!("no such host is known: {name}"))),
@@ -107,6 +110,9 @@ pub(super) fn whole(view: &HostView) -> Value {
         "alias": view.alias,
         "group": view.group,
         "gap": seconds(view.gap),
+        "paused": view.orders.paused,
+        "blocked_for": seconds(view.orders.blocked_for),
+        "delay": seconds(view.orders.delay),
         "holds": view.holds.iter().map(held).collect::<Vec<Value>>(),
     })
 }

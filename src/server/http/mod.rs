@@ -3,6 +3,7 @@
 //! Every wait has an end and every size a bound: connections, heads, silences, readers that do not read. Handlers look
 //! at the hub through [`Desk::call`], a bounded part at a time.
 
+mod control;
 mod explain;
 mod feed;
 mod guard;
@@ -11,6 +12,7 @@ mod ips;
 mod metrics;
 mod patient;
 mod query;
+mod reservations;
 mod stats;
 
 use super::hub::{Event, Hub};
@@ -86,6 +88,8 @@ pub(super) async fn serve(
         .route("/api/hosts/{host}", get(hosts::one))
         .route("/api/ips/{ip}", get(ips::one))
         .route("/api/explain", get(explain::url))
+        .merge(control::routes())
+        .merge(reservations::routes())
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such path") })
         .method_not_allowed_fallback(|| async {
             refuse(StatusCode::METHOD_NOT_ALLOWED, "not with this method")

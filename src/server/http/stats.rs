@@ -53,7 +53,9 @@ pub(super) async fn stats(State(desk): Shared) -> Response {
             "robots": now.robots_waiting,
             "time": now.waiting_documents,
             "benched": now.benched,
+            "stopped": now.stopped,
         },
+        "paused": now.paused,
         "urls_per_sec": stats.urls_per_sec,
         "uptime": stats.uptime.as_secs_f64(),
     }))

@@ -5,9 +5,13 @@
 //! - `@` says how late it is. Whatever the server says by itself it says at the time of the `@` above it.
 //! - What is said in the very moment when a clock runs out comes before it.
 
+#[path = "../notebook.rs"]
+mod notebook;
+mod operator;
 mod robots;
 mod script;
 mod stage;
+mod worker;
 
 use script::{Line, SEPARATOR, time_line};
 use stage::Stage;

@@ -3,8 +3,11 @@
 //!
 //! Not here: sockets, threads, any clock, and any copy of what the server decides.
 
+use super::notebook::Notebook;
+use super::operator;
 use super::robots;
 use super::script::seconds;
+use super::worker;
 use bytes::BytesMut;
 use std::collections::BTreeMap;
 use urlserver::hostdb::Resolution;
@@ -24,7 +27,11 @@ const SEED: u64 = 1;
 /// The server in its surroundings. The clock starts at 1970, so that dates in conversations are short.
 pub(super) struct Stage {
     pub(super) now: Instant,
+    settings: Settings,
     scheduler: Scheduler,
+    lives: u64,
+    /// What it writes down for its next life.
+    notes: Notebook,
     index: Dialogue,
     index_is_there: bool,
     spiders: BTreeMap<String, Spider>,
@@ -34,6 +41,10 @@ pub(super) struct Stage {
     fetches: Vec<(String, FetchId)>,
     /// What `T1`, `T2`, … stand for: sends in the order in which their lines were written.
     sends: Vec<TransId>,
+    /// Reservations so far.
+    reservations: u128,
+    /// What was answered at once.
+    answers: Vec<String>,
 }
 
 struct Spider {
@@ -59,15 +70,22 @@ impl Stage {
         }
         text.push_str(settings);
         let settings = Settings::from_toml(&text).map_err(|error| error.to_string())?;
+        let mut scheduler = Scheduler::new(scheduler_config(&settings, SEED));
+        scheduler.restore(Instant::ZERO, [], false);
         let mut stage = Stage {
             now: Instant::ZERO,
-            scheduler: Scheduler::new(scheduler_config(&settings, SEED)),
+            settings,
+            scheduler,
+            lives: 1,
+            notes: Notebook::default(),
             index: Dialogue::default(),
             index_is_there: false,
             spiders: BTreeMap::new(),
             lookups: BTreeMap::new(),
             fetches: Vec::new(),
             sends: Vec::new(),
+            reservations: 0,
+            answers: Vec::new(),
         };
         stage.happen("index", "connects")?;
         Ok(stage)
@@ -93,6 +111,12 @@ impl Stage {
         match who {
             "index" => self.index_says(text),
             "dns" => self.name_server_says(text),
+            "worker" => {
+                let answer = worker::answer(&mut self.scheduler, &mut self.reservations, self.now, text)?;
+                self.answers.push(format!("worker< {answer}"));
+                Ok(())
+            }
+            "operator" => operator::obey(&mut self.scheduler, self.now, text),
             "robots" => self.web_server_says(text),
             _ => self.spider_says(who, text),
         }
@@ -108,6 +132,13 @@ impl Stage {
             ("index", "goes") => {
                 self.index_is_there = false;
                 self.index.handle_disconnected();
+            }
+            ("server", "dies") => self.live_again(true)?,
+            ("server", "stops") => {
+                for note in self.scheduler.last_notes(self.now) {
+                    self.notes.put(self.now, note);
+                }
+                self.live_again(false)?;
             }
             (_, "connects") => {
                 let id = self.scheduler.handle_spider_connected();
@@ -128,6 +159,18 @@ impl Stage {
         Ok(())
     }
 
+    /// The server is gone, and there again with nothing but what it has written down.
+    fn live_again(&mut self, died: bool) -> Result<(), String> {
+        self.lives += 1;
+        self.scheduler = Scheduler::new(scheduler_config(&self.settings, SEED * self.lives));
+        self.scheduler.restore(self.now, self.notes.read(self.now), died);
+        self.spiders.clear();
+        self.lookups.clear();
+        self.fetches.clear();
+        self.index = Dialogue::default();
+        self.happen("index", "connects")
+    }
+
     /// Clocks run out.
     pub(super) fn handle_timeout(&mut self) {
         self.scheduler.handle_timeout(self.now);
@@ -135,7 +178,7 @@ impl Stage {
 
     /// Lets the server do all that can be done now, in the order of its own loop; what it said.
     pub(super) fn speak(&mut self) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut said = std::mem::take(&mut self.answers);
         loop {
             let before = said.len();
             self.take_index_events();
@@ -156,6 +199,7 @@ impl Stage {
             while let Some(report) = self.scheduler.poll_report(self.now) {
                 self.index.handle_reports(vec![report]);
             }
+            self.notes.take(self.now, &mut self.scheduler);
             self.write_to_index(&mut said);
             if said.len() == before && !asked && !self.scheduler.has_denied() {
                 return said;
@@ -271,6 +315,10 @@ impl Stage {
             work::encode(&mut spider.output, line.trans, line.doc, line.ip, line.host, line.tail);
             spider.works += 1;
         }
+        for spider in self.spiders.values().filter(|spider| !spider.stalls) {
+            self.scheduler.note_unwritten(self.now, spider.id);
+        }
+        self.notes.take(self.now, &mut self.scheduler);
         for (name, spider) in &mut self.spiders {
             let (output, works) = match spider.stalls {
                 true => (BytesMut::new(), 0),
@@ -345,6 +393,8 @@ fn count(stats: &Stats, name: &str) -> Option<u64> {
         "lookups" => stats.counters.lookups,
         "addresses_down" => stats.counters.addresses_down,
         "holds" => stats.counters.holds,
+        "benched" => stats.benched,
+        "stopped" => stats.stopped,
         "robots_fetches" => stats.counters.robots_fetches,
         "robots_failures" => stats.counters.robots_failures,
         "robots_waiting" => stats.robots_waiting,
