@@ -1,5 +1,6 @@
 //! The command line: its flags are the settings, from their one definition.
 
+use crate::index_tool::{self, IndexCommand};
 use crate::logs::{LogFormat, LogOptions};
 use crate::settings::{DEFINITIONS, Definition, Kind, Preset, Sources, default_in_words};
 use clap::builder::EnumValueParser;
@@ -18,6 +19,8 @@ pub enum Request {
     Serve(Sources, LogOptions),
     /// Print the effective settings.
     Check(Sources),
+    /// Look after an index that no server has open.
+    Index(IndexCommand, LogOptions),
     /// Print completions for a shell.
     Completions(Shell),
     /// Print the man page.
@@ -30,6 +33,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, c
     match matches.subcommand() {
         Some(("serve", matches)) => Ok(Request::Serve(sources(matches), log_options(matches))),
         Some(("check", matches)) => Ok(Request::Check(sources(matches))),
+        Some(("index", matches)) => {
+            Ok(Request::Index(IndexCommand::from_matches(matches), log_options(matches)))
+        }
         Some(("completions", matches)) => Ok(Request::Completions(shell(matches))),
         _ => Ok(Request::Man),
     }
@@ -83,6 +89,7 @@ fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(serve())
         .subcommand(check())
+        .subcommand(index_tool::command())
         .subcommand(Command::new("completions").about("Prints shell completions").arg(shell_argument()))
         .subcommand(Command::new("man").about("Prints the man page"))
         .args(log_arguments())

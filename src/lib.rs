@@ -17,6 +17,7 @@ pub mod document;
 pub mod hostdb;
 pub mod ids;
 pub mod index;
+pub mod index_tool;
 pub mod logs;
 pub mod robots;
 pub mod scheduler;

@@ -20,6 +20,11 @@ fn main() -> ExitCode {
     match request {
         Request::Serve(sources, log) => serve(&sources, &log),
         Request::Check(sources) => check(&sources),
+        Request::Index(command, log) => match logs::start(&log).map(|()| command.run()) {
+            Ok(Ok(())) => ExitCode::SUCCESS,
+            Ok(Err(error)) => complain(FAILED, &error),
+            Err(error) => complain(REFUSED, &error),
+        },
         Request::Completions(shell) => print(&cli::completions(shell)),
         Request::Man => match cli::man() {
             Ok(page) => print(&page),
