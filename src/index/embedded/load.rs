@@ -91,6 +91,7 @@ impl Store {
 
     fn load_records(&mut self, load: &mut Load, at: u64, records: &[u8], now: u64) -> Result<(), IndexError> {
         let mut place = 0;
+        self.reader.extend(at + records.len() as u64);
         while place < records.len() {
             let offset = at + place as u64;
             let bad = || IndexError::damaged(self.log.path(), offset, "a document makes no sense");

@@ -173,11 +173,6 @@ impl Log {
         self.synced < self.end
     }
 
-    /// Whether something may lie behind the end that is no part of the log, and may have been read by accident.
-    pub(super) fn is_rough(&self) -> bool {
-        self.rough
-    }
-
     /// All has been read up to here; what is behind it, if anything, is torn.
     pub(super) fn cut(&mut self, end: u64) {
         self.rough |= end < self.end;

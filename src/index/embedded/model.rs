@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::ends::{Ended, How, State};
+use super::log::FILE_HEADER;
 use super::store::Store;
 use super::tool;
 use crate::document::{DenyReason, End, FailReason, Outcome, Report};
@@ -43,6 +44,8 @@ struct Model {
     arrivals: Vec<Arrival>,
     /// How many of them are on the disk.
     safe: usize,
+    /// Bytes of the two logs that are on the disk, whatever the store knows of it.
+    floors: [u64; 2],
 }
 
 /// Says which seed it was.
@@ -59,8 +62,17 @@ impl Model {
         let mut rng = Rng::with_seed(seed);
         let directory = tempfile::tempdir().unwrap();
         let recrawl = rng.bool();
-        let mut model =
-            Model { rng, seed, directory, store: None, recrawl, now: 1_000_000, arrivals: Vec::new(), safe: 0 };
+        let mut model = Model {
+            rng,
+            seed,
+            directory,
+            store: None,
+            recrawl,
+            now: 1_000_000,
+            arrivals: Vec::new(),
+            safe: 0,
+            floors: [FILE_HEADER; 2],
+        };
         model.open();
         model
     }
@@ -112,8 +124,13 @@ impl Model {
             })
             .collect();
         let now = self.now;
+        let had_ghosts = self.store().has_ghosts;
         let (answers, error) = self.store().insert(&urls, now);
-        assert!(error.is_none());
+        assert!(error.is_none() && !self.store().has_ghosts);
+        if had_ghosts {
+            // A new log was begun.
+            self.floors[1] = FILE_HEADER;
+        }
         for (new, added) in urls.into_iter().zip(answers) {
             let expected = self.expected(&new);
             match (added, expected) {
@@ -203,6 +220,7 @@ impl Model {
 
     fn sync(&mut self) {
         self.store().sync().unwrap();
+        self.floors = [self.store().log.synced(), self.store().ends.log().synced()];
         self.all_is_safe();
     }
 
@@ -216,6 +234,7 @@ impl Model {
     /// Documents and ends are on the disk when ends are in cells.
     fn settle(&mut self) {
         self.store().settle().unwrap();
+        self.floors = [self.store().log.end(), FILE_HEADER];
         self.all_is_safe();
     }
 
@@ -227,16 +246,17 @@ impl Model {
         self.arrivals.retain(|_| keep.next().unwrap());
         self.all_is_safe();
         self.handle_restart();
+        self.floors = [self.store().log.end(), FILE_HEADER];
     }
 
     fn crash(&mut self) {
         let store = self.store.take().unwrap();
-        let logs = [&store.log, store.ends.log()].map(|log| (log.path().to_owned(), log.synced(), log.end()));
+        let logs = [&store.log, store.ends.log()].map(|log| (log.path().to_owned(), log.end()));
         drop(store);
         let power_fails = self.rng.bool();
         if power_fails {
-            for (path, synced, end) in logs {
-                self.tear(&path, synced.max(super::log::FILE_HEADER), end);
+            for ((path, end), floor) in logs.into_iter().zip(self.floors) {
+                self.tear(&path, floor, end);
             }
         }
         self.open();
@@ -250,9 +270,9 @@ impl Model {
     }
 
     /// What is behind the last sync is cut somewhere, or is zero from there on.
-    fn tear(&mut self, path: &Path, synced: u64, end: u64) {
+    fn tear(&mut self, path: &Path, floor: u64, end: u64) {
         let file = File::options().write(true).open(path).unwrap();
-        let cut = self.rng.u64(synced..=end);
+        let cut = self.rng.u64(floor..=end);
         if self.rng.bool() {
             file.set_len(cut).unwrap();
         } else {

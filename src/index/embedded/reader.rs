@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 const STEP: usize = 16;
 const READ_AHEAD: usize = 4096;
+const NAME_MAX: usize = 256;
 
 /// Where documents are, and the way to them.
 pub(super) struct Reader {
@@ -28,7 +29,7 @@ impl Reader {
             places: Vec::new(),
             count: 0,
             documents: Window::new(Arc::clone(file), READ_AHEAD),
-            names: Window::new(Arc::clone(file), 256),
+            names: Window::new(Arc::clone(file), NAME_MAX),
         }
     }
 
@@ -50,11 +51,10 @@ impl Reader {
         self.count += 1;
     }
 
-    /// Something in the file may not be what it was.
-    pub(super) fn forget(&mut self) {
-        let file = self.documents.file();
-        self.documents = Window::new(Arc::clone(&file), READ_AHEAD);
-        self.names = Window::new(file, 256);
+    /// The file is good up to here. What is behind it may be anything, and is not read: what has been read never changes.
+    pub(super) fn extend(&mut self, end: u64) {
+        self.documents.limit(end);
+        self.names.limit(end);
     }
 
     /// The record of a document.

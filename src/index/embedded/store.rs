@@ -266,12 +266,9 @@ impl Store {
         if self.batch.entries.is_empty() {
             return Ok(());
         }
-        let (at, rough) = (self.log.end(), self.log.is_rough());
-        let written = self.log.append(&mut self.batch.frame);
-        if rough || written.is_err() {
-            self.reader.forget();
-        }
-        written.map_err(|source| IndexError::io(self.log.path(), source))?;
+        let at = self.log.end();
+        self.log.append(&mut self.batch.frame).map_err(|source| IndexError::io(self.log.path(), source))?;
+        self.reader.extend(self.log.end());
         for entry in std::mem::take(&mut self.batch.entries) {
             if let Some(before) = entry.before {
                 let state = self.ends.find(before).ok().flatten().map(|ended| ended.how.state());

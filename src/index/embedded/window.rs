@@ -9,6 +9,7 @@ use std::sync::Arc;
 pub(super) struct Window {
     file: Arc<File>,
     ahead: usize,
+    limit: u64,
     start: u64,
     bytes: Vec<u8>,
 }
@@ -16,12 +17,12 @@ pub(super) struct Window {
 impl Window {
     /// Reads at least `ahead` bytes at a time.
     pub(super) fn new(file: Arc<File>, ahead: usize) -> Window {
-        Window { file, ahead, start: 0, bytes: Vec::new() }
+        Window { file, ahead, limit: u64::MAX, start: 0, bytes: Vec::new() }
     }
 
-    /// The file that is read.
-    pub(super) fn file(&self) -> Arc<File> {
-        Arc::clone(&self.file)
+    /// Nothing from here on is read.
+    pub(super) fn limit(&mut self, limit: u64) {
+        self.limit = limit;
     }
 
     /// These bytes; an error if the file ends before.
@@ -40,6 +41,7 @@ impl Window {
     }
 
     fn read(&mut self, at: u64, len: usize) -> io::Result<()> {
+        let len = self.limit.saturating_sub(at).min(len as u64) as usize;
         self.start = at;
         self.bytes.resize(len, 0);
         let mut filled = 0;
