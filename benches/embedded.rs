@@ -66,7 +66,10 @@ async fn run(millions: usize, directory: &Path) {
         let rate = fill(&mut index, last * MILLION..upto * MILLION).await;
         let documents = (upto * MILLION) as f64;
         let (disk, memory) = (bytes(directory) as f64 / documents, index.memory() as f64 / documents);
-        println!("dir: {:.2} M URLs/s from {last} M to {upto} M; {disk:.1} bytes on the disk, {memory:.1} in RAM", rate / 1e6);
+        println!(
+            "dir: {:.2} M URLs/s from {last} M to {upto} M; {disk:.1} bytes on the disk, {memory:.1} in RAM",
+            rate / 1e6
+        );
         last = upto;
     }
     let again = fill(&mut index, 0..MILLION).await;
@@ -80,7 +83,11 @@ async fn run(millions: usize, directory: &Path) {
     while !index.is_loaded() {
         let _ = tokio::time::timeout(std::time::Duration::from_millis(1), index.event()).await;
     }
-    println!("dir: all read after {:.3} s; {:.1} bytes each in RAM", start.elapsed().as_secs_f64(), index.memory() as f64 / (last * MILLION) as f64);
+    println!(
+        "dir: all read after {:.3} s; {:.1} bytes each in RAM",
+        start.elapsed().as_secs_f64(),
+        index.memory() as f64 / (last * MILLION) as f64
+    );
     let start = Instant::now();
     let mut given = 0;
     while given < MILLION {
@@ -90,13 +97,20 @@ async fn run(millions: usize, directory: &Path) {
 }
 
 fn main() {
-    let arguments: Vec<String> = std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
-    if std::env::args().any(|argument| argument == "--test") || !std::env::args().any(|argument| argument == "--bench") {
+    let arguments: Vec<String> =
+        std::env::args().skip(1).filter(|argument| !argument.starts_with("--")).collect();
+    if std::env::args().any(|argument| argument == "--test")
+        || !std::env::args().any(|argument| argument == "--bench")
+    {
         return;
     }
     let millions = arguments.first().map_or(10, |text| text.parse().expect("millions of documents"));
     let scratch = tempfile::tempdir().expect("a directory");
     let directory = arguments.get(1).map_or(scratch.path().to_owned(), Into::into);
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .expect("a runtime");
     runtime.block_on(run(millions, &directory));
 }

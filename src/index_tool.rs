@@ -67,7 +67,10 @@ pub fn command() -> Command {
         .subcommand(sub("stats", "Counts documents by state, hosts and bytes"))
         .subcommand(sub("export", "Writes all documents to the standard output").after_help(ABOUT_EXPORT))
         .subcommand(sub("import", "Puts documents in, with their ends").after_help(ABOUT_EXPORT).arg(file))
-        .subcommand(sub("compact", "Makes the files smaller: URLs of finished documents are forgotten, not that they are known"))
+        .subcommand(sub(
+            "compact",
+            "Makes the files smaller: URLs of finished documents are forgotten, not that they are known",
+        ))
 }
 
 impl IndexCommand {
@@ -130,7 +133,10 @@ impl IndexCommand {
             eprintln!("urlserver: {}:{line}: {reason}", path.display());
         }
         let rejected = imported.rejected.len();
-        say(&format!("accepted {}\nduplicate {}\nrejected {rejected}\n", imported.accepted, imported.duplicate))?;
+        say(&format!(
+            "accepted {}\nduplicate {}\nrejected {rejected}\n",
+            imported.accepted, imported.duplicate
+        ))?;
         if rejected > 0 { Err(IndexCommandError::Rejected(rejected)) } else { Ok(()) }
     }
 }

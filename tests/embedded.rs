@@ -55,7 +55,10 @@ async fn fill(adder: &Adder, first: usize) -> usize {
     for n in (first..).step_by(100) {
         let added = adder.add((n..n + 100).map(addition).collect()).await.expect("an index");
         let accepted = added.iter().filter(|added| matches!(added, Added::Accepted(_))).count();
-        assert!(added[..accepted].iter().all(|added| matches!(added, Added::Accepted(_))), "all before the others");
+        assert!(
+            added[..accepted].iter().all(|added| matches!(added, Added::Accepted(_))),
+            "all before the others"
+        );
         assert!(added[accepted..].iter().all(|added| *added == Added::NoRoom));
         if accepted < 100 {
             return n + accepted;
@@ -108,7 +111,9 @@ impl Mount {
         let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&path).output();
         let mounted = mount.is_ok_and(|output| output.status.success());
         if !mounted {
-            eprintln!("may not mount: only the other tests of a disk that cannot be written to have been run");
+            eprintln!(
+                "may not mount: only the other tests of a disk that cannot be written to have been run"
+            );
         }
         mounted.then_some(Mount(path))
     }
@@ -139,10 +144,15 @@ fn files_that_may_not_grow_are_survived() {
     let scratch = scratch();
     // Without the trap the system would end the process.
     let script = "trap '' XFSZ; exec \"$0\" --exact limited_files --ignored --nocapture";
-    let output = Command::new("sh").args(["-c", script]).arg(child).env("EMBEDDED_TEST_DIR", scratch.path()).output();
+    let output =
+        Command::new("sh").args(["-c", script]).arg(child).env("EMBEDDED_TEST_DIR", scratch.path()).output();
     let output = output.expect("a shell");
     let text = String::from_utf8_lossy(&output.stdout);
-    assert!(output.status.success() && text.contains("1 passed"), "{text}\n{}", String::from_utf8_lossy(&output.stderr));
+    assert!(
+        output.status.success() && text.contains("1 passed"),
+        "{text}\n{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
 }
 
 #[tokio::test]
@@ -168,7 +178,10 @@ fn what_cannot_be_written_to_is_refused_by_name() {
     for path in paths.into_iter().chain(fixed) {
         let (code, out, log) = Setup::new().flag("index", &dir(&path)).fails();
         assert_eq!((code, &*out), (Some(1), ""), "{log}");
-        assert!(log.contains("cannot open the document index") && log.contains(path.to_str().expect("UTF-8")), "{log}");
+        assert!(
+            log.contains("cannot open the document index") && log.contains(path.to_str().expect("UTF-8")),
+            "{log}"
+        );
     }
 }
 
@@ -178,7 +191,10 @@ fn a_second_server_is_refused_and_so_are_the_tools() {
     let server = Setup::new().flag("index", &dir(scratch.path())).start();
     let (code, out, log) = Setup::new().flag("index", &dir(scratch.path())).fails();
     assert_eq!((code, &*out), (Some(1), ""));
-    assert!(log.contains("in use by another process") && log.contains(scratch.path().to_str().expect("UTF-8")), "{log}");
+    assert!(
+        log.contains("in use by another process") && log.contains(scratch.path().to_str().expect("UTF-8")),
+        "{log}"
+    );
     for action in ["stats", "export", "compact"] {
         let output = tool(&[action], scratch.path());
         assert_eq!(output.status.code(), Some(1), "{action}");
@@ -206,8 +222,10 @@ async fn filled(directory: &Path) {
 }
 
 fn file_named(directory: &Path, prefix: &str) -> PathBuf {
-    let entries = std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path());
-    let named = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
+    let entries =
+        std::fs::read_dir(directory).expect("a directory").map(|entry| entry.expect("an entry").path());
+    let named =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix));
     entries.into_iter().find(named).expect("a file")
 }
 
@@ -228,7 +246,10 @@ async fn damaged_files_are_refused_with_their_place() {
             assert_eq!(std::fs::read(&path).expect("a file"), bytes, "and not touched");
         }
         let (code, _, log) = Setup::new().flag("index", &dir(scratch.path())).fails();
-        assert!(code == Some(1) && log.contains("damaged at byte") && log.contains(path.to_str().expect("UTF-8")), "{log}");
+        assert!(
+            code == Some(1) && log.contains("damaged at byte") && log.contains(path.to_str().expect("UTF-8")),
+            "{log}"
+        );
     }
 }
 
@@ -243,7 +264,10 @@ async fn files_of_a_newer_version_are_refused() {
     bytes[24..32].copy_from_slice(&check.to_le_bytes());
     std::fs::write(&path, bytes).expect("a file");
     let (code, _, log) = Setup::new().flag("index", &dir(scratch.path())).fails();
-    assert!(code == Some(1) && log.contains("format 2") && log.contains(path.to_str().expect("UTF-8")), "{log}");
+    assert!(
+        code == Some(1) && log.contains("format 2") && log.contains(path.to_str().expect("UTF-8")),
+        "{log}"
+    );
 }
 
 #[test]
@@ -268,7 +292,10 @@ fn a_restart_offers_what_has_not_ended_and_nothing_else() {
     spider.idle(Duration::from_millis(100));
     server.stop();
     let text = String::from_utf8(tool(&["stats"], scratch.path()).stdout).expect("text");
-    assert!(text.starts_with("documents 4\npending 3\ndone 1\nfailed 0\ndenied 0\nhosts 3\nbytes "), "{text}");
+    assert!(
+        text.starts_with("documents 4\npending 3\ndone 1\nfailed 0\ndenied 0\nhosts 3\nbytes "),
+        "{text}"
+    );
 }
 
 #[test]
@@ -304,6 +331,9 @@ fn the_tools_write_out_what_they_read() {
     assert!(String::from_utf8_lossy(&output.stderr).contains("lines:3: "));
     assert_eq!(String::from_utf8_lossy(&tool(&["export"], &data).stdout), lines);
     assert_eq!(tool(&["compact"], &data).status.code(), Some(0));
-    assert_eq!(String::from_utf8_lossy(&tool(&["export"], &data).stdout), "# 3 done 200 1000\n4 http://a.example/x pending\n");
+    assert_eq!(
+        String::from_utf8_lossy(&tool(&["export"], &data).stdout),
+        "# 3 done 200 1000\n4 http://a.example/x pending\n"
+    );
     assert_eq!(tool(&["stats"], &scratch.path().join("none")).status.code(), Some(1));
 }

@@ -117,7 +117,8 @@ fn killed_at_any_moment_it_loses_nothing_and_sends_nothing_again() {
 
 /// By what the index itself writes out.
 fn assert_each_has_ended_once(directory: &Path, seen: &Seen, urls: &[String]) {
-    let export = Command::new(env!("CARGO_BIN_EXE_urlserver")).args(["index", "export"]).arg(directory).output();
+    let export =
+        Command::new(env!("CARGO_BIN_EXE_urlserver")).args(["index", "export"]).arg(directory).output();
     let text = String::from_utf8(export.expect("the binary").stdout).expect("text");
     let mut found = HashMap::new();
     for line in text.lines() {

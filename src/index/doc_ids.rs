@@ -33,7 +33,8 @@ impl DocIds {
 
     /// Gives `id` back, as if it had never been taken.
     pub(super) fn release(&mut self, DocId(id): DocId) {
-        let Some((&first, &last)) = self.taken.range(..=id).next_back().filter(|(_, last)| **last >= id) else {
+        let Some((&first, &last)) = self.taken.range(..=id).next_back().filter(|(_, last)| **last >= id)
+        else {
             return;
         };
         self.taken.remove(&first);

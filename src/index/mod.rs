@@ -162,7 +162,9 @@ impl Counter {
 
 /// The wall clock, in whole seconds since 1970.
 pub(crate) fn unix_seconds() -> u64 {
-    std::time::SystemTime::now().duration_since(std::time::SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs())
+    std::time::SystemTime::now()
+        .duration_since(std::time::SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
 }
 
 impl Counters {

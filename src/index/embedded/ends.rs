@@ -104,7 +104,8 @@ impl How {
 
     /// From what [`How::state`] and [`How::outcome`] say.
     pub(super) fn from_words(state: &str, outcome: &str) -> Option<How> {
-        let state = [State::Done, State::Failed, State::Denied].into_iter().find(|one| one.word() == state)?;
+        let state =
+            [State::Done, State::Failed, State::Denied].into_iter().find(|one| one.word() == state)?;
         let status = outcome.parse().ok().filter(|status| outcome.len() == 3 && *status < FIRST_WORD);
         let known = || WORDS.iter().position(|word| *word == outcome).map(|place| FIRST_WORD + place as u16);
         Some(How((state as u16) << STATE_SHIFT | status.or_else(known)?))
@@ -389,7 +390,8 @@ fn replay(log: &mut Log, mut frames: Frames, ends: &mut HashMap<u32, Ended>) -> 
                     return Err(bad(at));
                 }
                 for (place, record) in bytes.chunks_exact(RECORD).enumerate() {
-                    let number = |from: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| record[from + byte]));
+                    let number =
+                        |from: usize| u32::from_le_bytes([0, 1, 2, 3].map(|byte| record[from + byte]));
                     let how = How::from_number(u16::from_le_bytes([record[8], record[9]]));
                     let how = how.ok_or_else(|| bad(at + (place * RECORD) as u64))?;
                     ends.insert(number(0), Ended { at: number(4), how });

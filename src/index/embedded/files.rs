@@ -69,5 +69,8 @@ pub(super) fn documents_path(directory: &Path, generation: u64) -> PathBuf {
 pub(super) fn names(directory: &Path) -> Result<Vec<String>, IndexError> {
     let at = |source| IndexError::io(directory, source);
     let entries = std::fs::read_dir(directory).map_err(at)?;
-    entries.filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose()).map(|name| name.map_err(at)).collect()
+    entries
+        .filter_map(|entry| entry.map(|entry| entry.file_name().into_string().ok()).transpose())
+        .map(|name| name.map_err(at))
+        .collect()
 }

@@ -15,6 +15,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+/// Documents whose fingerprints are put in together.
+const FRESH_MAX: usize = 1 << 20;
 /// Cells read at once.
 const CELLS_AHEAD: usize = 256 * 1024;
 
@@ -24,13 +26,15 @@ pub(super) struct Load {
     cells: Window,
     cells_path: PathBuf,
     cells_len: u64,
+    /// Documents whose fingerprints are not known yet. Nobody asks for them before all is read.
+    fresh: Vec<(Print, u32)>,
 }
 
 impl Load {
     pub(super) fn new(frames: Frames, (cells, path): (&Arc<File>, &Path)) -> Load {
         let cells_len = cells.metadata().map_or(0, |meta| meta.len());
         let cells = Window::new(Arc::clone(cells), CELLS_AHEAD);
-        Load { frames, cells, cells_path: path.to_owned(), cells_len }
+        Load { frames, cells, cells_path: path.to_owned(), cells_len, fresh: Vec::new() }
     }
 
     /// Bytes of documents that are not read yet.
@@ -47,7 +51,8 @@ impl Load {
         if offset + CELL as u64 > self.cells_len {
             return Ok(None);
         }
-        let bytes = self.cells.exact(offset, CELL).map_err(|source| IndexError::io(&self.cells_path, source))?;
+        let bytes =
+            self.cells.exact(offset, CELL).map_err(|source| IndexError::io(&self.cells_path, source))?;
         let mut cell = [0; CELL];
         cell.copy_from_slice(bytes);
         read_cell(cell, document, &self.cells_path)
@@ -65,11 +70,15 @@ impl Store {
             let (at, records) = match frames.next()? {
                 Next::Records { at, bytes } => (at, bytes.to_vec()),
                 Next::End { at, torn } => {
+                    self.know_all(&mut load.fresh)?;
                     self.handle_loaded(at, torn);
                     return Ok(true);
                 }
             };
             self.load_records(&mut load, at, &records, now)?;
+            if load.fresh.len() >= FRESH_MAX {
+                self.know_all(&mut load.fresh)?;
+            }
         }
         self.load = Some(load);
         Ok(false)
@@ -102,7 +111,7 @@ impl Store {
                 }
                 Record::Finished { print, doc } => {
                     let ended = load.end_of(self.reader.count(), &self.ends)?;
-                    self.know(print, doc, offset, ended)?;
+                    self.know(load, print, doc, offset, ended);
                 }
             }
             place += len;
@@ -132,7 +141,7 @@ impl Store {
         let number = self.reader.count();
         let ended = load.end_of(number, &self.ends)?;
         let print = super::queues::print(self.queues.name_bits(host), document.scheme, document.rest);
-        self.know(print, document.doc, offset, ended)?;
+        self.know(load, print, document.doc, offset, ended);
         match document.not_before.filter(|time| *time > now) {
             _ if ended.is_some() => {}
             Some(time) => self.timed.push(Reverse((time, number, host))),
@@ -142,16 +151,22 @@ impl Store {
     }
 
     /// The next document.
-    fn know(&mut self, print: Print, doc: u64, offset: u64, ended: Option<Ended>) -> Result<(), IndexError> {
-        let number = self.reader.count();
+    fn know(&mut self, load: &mut Load, print: Print, doc: u64, offset: u64, ended: Option<Ended>) {
+        load.fresh.push((print, self.reader.count()));
         self.reader.push(offset);
         *self.counts.of(ended.map(|ended| ended.how.state())) += 1;
-        if let Some(before) = self.known.set(print, number) {
-            // Crawled again: the older one counts no more.
+        self.ids.take(DocId(doc));
+    }
+
+    fn know_all(&mut self, fresh: &mut Vec<(Print, u32)>) -> Result<(), IndexError> {
+        let mut older = Vec::new();
+        self.known.extend(fresh, |before| older.push(before));
+        fresh.clear();
+        // Crawled again: the older ones count no more.
+        for before in older {
             let state = self.ends.find(before)?.map(|ended| ended.how.state());
             *self.counts.of(state) -= 1;
         }
-        self.ids.take(DocId(doc));
         Ok(())
     }
 }

@@ -121,7 +121,8 @@ impl Log {
     pub(super) fn create(path: &Path, kind: Kind, seed: u64) -> Result<Log, IndexError> {
         let at = |source| IndexError::io(path, source);
         let part = path.with_extension("part");
-        let file = File::options().read(true).write(true).create(true).truncate(true).open(&part).map_err(at)?;
+        let file =
+            File::options().read(true).write(true).create(true).truncate(true).open(&part).map_err(at)?;
         file.write_all_at(&file_header(kind, VERSION, seed), 0).map_err(at)?;
         file.sync_all().map_err(at)?;
         std::fs::rename(&part, path).map_err(at)?;

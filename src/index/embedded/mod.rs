@@ -36,6 +36,8 @@ mod window;
 
 #[cfg(test)]
 mod model;
+#[cfg(test)]
+mod tests;
 
 pub use ends::State;
 pub use error::IndexError;
@@ -60,10 +62,17 @@ const SYNC_AFTER: Duration = Duration::from_millis(500);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Errors are logged this often.
 const LOG_GAP: Duration = Duration::from_secs(10);
-/// Bytes of documents read before the index is open: about a million of them. The others are read while it serves.
-const LOAD_FIRST: u64 = 64 << 20;
-/// Bytes of documents read before anything else gets its turn.
-const LOAD_STEP: u64 = 1 << 20;
+/// How documents are read at the start.
+#[derive(Clone, Copy, Debug)]
+struct Haste {
+    /// Bytes of documents read before the index is open. The others are read while it serves.
+    first: u64,
+    /// Bytes of documents read before anything else gets its turn.
+    step: u64,
+}
+
+/// First about a million documents; then some thousands at a time, which takes milliseconds.
+const HASTE: Haste = Haste { first: 64 << 20, step: 512 << 10 };
 /// Batches of URLs that may wait until all documents are read.
 const BATCHES_MAX: usize = 64;
 /// Longest sleep: the wall clock may be set meanwhile.
@@ -72,6 +81,7 @@ const NAP_MAX: Duration = Duration::from_secs(60);
 /// A document index in a directory.
 pub struct EmbeddedIndex {
     store: Store,
+    haste: Haste,
     /// A request that nothing could be found for so far, while there is more to be read.
     request: Option<(usize, Vec<Box<str>>)>,
     /// URLs that wait until all is read.
@@ -93,14 +103,23 @@ pub struct EmbeddedIndex {
 impl EmbeddedIndex {
     /// Opens the index in the directory `path`, and makes it if there is none.
     pub fn open(path: &Path, recrawl_after: Option<Duration>) -> Result<EmbeddedIndex, IndexError> {
+        Self::open_with(path, recrawl_after, HASTE)
+    }
+
+    fn open_with(
+        path: &Path,
+        recrawl_after: Option<Duration>,
+        haste: Haste,
+    ) -> Result<EmbeddedIndex, IndexError> {
         let mut store = Store::open(path, recrawl_after)?;
-        let loaded = store.load_some(LOAD_FIRST, unix_seconds())?;
+        let loaded = store.load_some(haste.first, unix_seconds())?;
         if !loaded {
             let left = store.load.as_ref().map_or(0, load::Load::left);
             tracing::info!(directory = %path.display(), left, "documents are still being read");
         }
         Ok(EmbeddedIndex {
             store,
+            haste,
             request: None,
             batches: VecDeque::new(),
             events: VecDeque::from([IndexEvent::Up]),
@@ -177,7 +196,7 @@ impl EmbeddedIndex {
 
     /// Reads on; then those who wait for it get their answer.
     fn load_some(&mut self) {
-        let loaded = self.store.load_some(LOAD_STEP, unix_seconds());
+        let loaded = self.store.load_some(self.haste.step, unix_seconds());
         if let Err(error) = &loaded {
             tracing::error!(%error, "the document index cannot be read to its end: nothing new is taken");
             self.counters.io_errors.add(1);
@@ -201,10 +220,12 @@ impl EmbeddedIndex {
     fn keep_house(&mut self) {
         let now = Instant::now();
         let dirty = self.store.log.is_dirty() || self.store.ends.log().is_dirty();
-        if dirty && self.syncing.is_none() {
-            let due = *self.sync_at.get_or_insert(now + SYNC_AFTER);
-            if due <= now {
-                self.sync_at = None;
+        if self.syncing.is_none() {
+            // What is written while the disk is at it is due as soon as what is written right after.
+            let due = dirty.then(|| self.sync_at.unwrap_or(now + SYNC_AFTER));
+            self.sync_at = due;
+            if due.is_some_and(|due| due <= now) {
+                self.sync_at = Some(now + SYNC_AFTER);
                 self.syncing = Some(self.start_sync());
             }
         }

@@ -156,14 +156,18 @@ impl Model {
     fn expected(&self, new: &Addition) -> Expected {
         let known = self.arrivals.iter().rfind(|arrival| arrival.url == new.url.as_str());
         let old = match known.map(|known| (known.doc, known.ended)) {
-            Some((doc, Some(ended))) if self.recrawl && self.now - u64::from(ended.at) >= RECRAWL_AFTER => Some(doc),
+            Some((doc, Some(ended))) if self.recrawl && self.now - u64::from(ended.at) >= RECRAWL_AFTER => {
+                Some(doc)
+            }
             Some(_) => return Expected::Duplicate,
             None => None,
         };
         match (new.doc, old) {
             (None, old) => Expected::New(old),
             (Some(DocId(doc)), Some(old)) if doc == old => Expected::New(Some(doc)),
-            (Some(DocId(doc)), _) if self.arrivals.iter().any(|arrival| arrival.doc == doc) => Expected::IdTaken,
+            (Some(DocId(doc)), _) if self.arrivals.iter().any(|arrival| arrival.doc == doc) => {
+                Expected::IdTaken
+            }
             (Some(DocId(doc)), _) => Expected::New(Some(doc)),
         }
     }
@@ -176,9 +180,8 @@ impl Model {
         self.store().wake(now);
         let list = self.store().take(n, &reject, |error| panic!("{error}"));
         let may_go = |arrival: &Arrival| !arrival.given && arrival.ended.is_none();
-        let is_rejected = |arrival: &Arrival| {
-            reject.iter().any(|host| Url::parse(&arrival.url).unwrap().host() == &**host)
-        };
+        let is_rejected =
+            |arrival: &Arrival| reject.iter().any(|host| Url::parse(&arrival.url).unwrap().host() == &**host);
         let free = |arrival: &&Arrival| {
             may_go(arrival) && !is_rejected(arrival) && arrival.not_before.is_none_or(|time| time <= now)
         };
@@ -309,7 +312,10 @@ impl Model {
             }
             let arrival = self.arrivals[place].clone();
             let found = self.store().look_up(&Url::parse(&arrival.url).unwrap()).unwrap().unwrap();
-            assert_eq!((found.doc.0, found.given_out), (arrival.doc, arrival.given && arrival.ended.is_none()));
+            assert_eq!(
+                (found.doc.0, found.given_out),
+                (arrival.doc, arrival.given && arrival.ended.is_none())
+            );
             let end = arrival.ended.map(|ended| (ended.how.state(), ended.how.outcome(), ended.at.into()));
             assert_eq!(found.end, end);
         }
@@ -376,7 +382,10 @@ fn hosts_are_served_in_turn_and_each_in_order() {
         url: Url::parse(&format!("http://h{host}.example/{page}")).unwrap(),
         not_before: None,
     };
-    let urls: Vec<Addition> = (0..150).flat_map(|page| (0..3).map(move |host| (host, page))).map(|(host, page)| url(host, page)).collect();
+    let urls: Vec<Addition> = (0..150)
+        .flat_map(|page| (0..3).map(move |host| (host, page)))
+        .map(|(host, page)| url(host, page))
+        .collect();
     store.insert(&urls, 0);
     let runs = |list: Vec<crate::document::Candidate>| -> Vec<(String, usize)> {
         let runs = list.chunk_by(|a, b| a.url.host() == b.url.host());

@@ -93,6 +93,29 @@ impl Prints {
         (!new).then_some(before)
     }
 
+    /// Sets many, in this order, shard by shard: a shard that is in the cache takes its share at once. Whatever number one
+    /// of them had before is told to `on_before`.
+    pub(super) fn extend(&mut self, entries: &[(Print, u32)], mut on_before: impl FnMut(u32)) {
+        let mut ends = vec![0u32; SHARDS];
+        entries.iter().for_each(|(print, _)| ends[usize::from(print.shard)] += 1);
+        let mut sum = 0;
+        for (shard, end) in self.shards.iter_mut().zip(&mut ends) {
+            shard.reserve(*end as usize);
+            // Where its share begins, and, once that is laid out, where it ends.
+            sum += std::mem::replace(end, sum);
+        }
+        let mut order = vec![0u32; entries.len()];
+        for (place, (print, _)) in entries.iter().enumerate() {
+            let end = &mut ends[usize::from(print.shard)];
+            order[*end as usize] = place as u32;
+            *end += 1;
+        }
+        for place in order {
+            let (print, number) = entries[place as usize];
+            self.set(print, number).into_iter().for_each(&mut on_before);
+        }
+    }
+
     /// `print` is unknown from now on.
     pub(super) fn remove(&mut self, print: Print) {
         let shard = &mut self.shards[usize::from(print.shard)];
@@ -109,10 +132,21 @@ impl Shard {
     /// Makes sure that there is room for one more: grown by an eighth, a table is filled to five sixths on average.
     fn make_room(&mut self) {
         let len = self.places.len();
-        if self.used < len / 8 * 7 {
-            return;
+        if self.used >= len / 8 * 7 {
+            self.grow((len + (len / 64 + 1) * 8).max(FIRST_LEN));
         }
-        let larger = vec![FREE; (len + (len / 64 + 1) * 8).max(FIRST_LEN)].into_boxed_slice();
+    }
+
+    /// Makes sure that there is room for `n` more.
+    fn reserve(&mut self, n: usize) {
+        let len = ((self.used + n) / 7 + 1) * 8;
+        if n > 0 && len > self.places.len() {
+            self.grow(len);
+        }
+    }
+
+    fn grow(&mut self, len: usize) {
+        let larger = vec![FREE; len].into_boxed_slice();
         for place in std::mem::replace(&mut self.places, larger) {
             if place.number != NONE
                 && let Some(at) = self.find(place.bits())
@@ -188,6 +222,24 @@ mod tests {
                 prop_assert_eq!(prints.find(print), model.get(&print).copied());
             }
         }
+    }
+
+    #[test]
+    fn many_at_once_are_as_one_after_another() {
+        let mut rng = fastrand::Rng::with_seed(5);
+        let print = |n: u64| Print::of(&n.to_le_bytes(), 7);
+        let (mut together, mut single) = (Prints::default(), Prints::default());
+        for round in 0..20u32 {
+            let entries: Vec<_> = (0..3_000).map(|n| (print(rng.u64(..20_000)), round * 3_000 + n)).collect();
+            let (mut before, mut expected) = (Vec::new(), Vec::new());
+            together.extend(&entries, |number| before.push(number));
+            expected.extend(entries.iter().filter_map(|(print, number)| single.set(*print, *number)));
+            before.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(before, expected);
+        }
+        assert_eq!(together.len(), single.len());
+        assert!((0..20_000).all(|n| together.find(print(n)) == single.find(print(n))));
     }
 
     #[test]

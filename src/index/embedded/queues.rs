@@ -156,7 +156,8 @@ struct Chunk {
 
 impl Links {
     fn bytes(&self) -> usize {
-        let links: usize = self.chunks.iter().flat_map(|chunk| &chunk.next).map(|next| size_of_val(&**next)).sum();
+        let links: usize =
+            self.chunks.iter().flat_map(|chunk| &chunk.next).map(|next| size_of_val(&**next)).sum();
         links + self.chunks.capacity() * size_of::<Chunk>()
     }
 

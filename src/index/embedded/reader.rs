@@ -64,7 +64,8 @@ impl Reader {
         loop {
             let (len, is_record) = self.step(at)?;
             if is_record && left == 0 {
-                let bytes = self.documents.exact(at, len).map_err(|source| IndexError::io(&self.path, source))?;
+                let bytes =
+                    self.documents.exact(at, len).map_err(|source| IndexError::io(&self.path, source))?;
                 let bad = || IndexError::damaged(&self.path, at, "a document makes no sense");
                 return Record::parse(bytes).map(|(record, _)| record).ok_or_else(bad);
             }
@@ -89,7 +90,8 @@ impl Reader {
 
     /// The name of a host.
     pub(super) fn name(&mut self, at: NameAt) -> Result<String, IndexError> {
-        let bytes = self.names.exact(at.offset, at.len).map_err(|source| IndexError::io(&self.path, source))?;
+        let bytes =
+            self.names.exact(at.offset, at.len).map_err(|source| IndexError::io(&self.path, source))?;
         let bad = |_| IndexError::damaged(&self.path, at.offset, "a host's name makes no sense");
         String::from_utf8(bytes.to_vec()).map_err(bad)
     }

@@ -112,7 +112,10 @@ impl Store {
     }
 
     /// The same in a directory that has been taken.
-    pub(super) fn open_in(directory: Directory, recrawl_after: Option<Duration>) -> Result<Store, IndexError> {
+    pub(super) fn open_in(
+        directory: Directory,
+        recrawl_after: Option<Duration>,
+    ) -> Result<Store, IndexError> {
         let (generation, log, frames) = match directory.generation()? {
             Some(generation) => {
                 let path = documents_path(&directory.path, generation);
@@ -209,16 +212,21 @@ impl Store {
             None => self.ids.take_next(),
         };
         let Some(doc) = taken else { return Ok(Added::IdTaken) };
-        self.put(new, name, print, Entry {
+        self.put(
+            new,
+            name,
             print,
-            host: 0,
-            new_host: None,
-            before,
-            doc,
-            took_id: !keeps_id,
-            not_before: new.not_before.filter(|at| *at > now),
-            place: 0,
-        });
+            Entry {
+                print,
+                host: 0,
+                new_host: None,
+                before,
+                doc,
+                took_id: !keeps_id,
+                not_before: new.not_before.filter(|at| *at > now),
+                place: 0,
+            },
+        );
         self.known.set(print, number as u32);
         Ok(Added::Accepted(doc))
     }

@@ -153,14 +153,16 @@ fn put(store: &mut Store, batch: Vec<Line>, imported: &mut Imported) -> Result<(
 /// A line of an export, or of a seeds file.
 fn parse(line: &[u8]) -> Result<Option<(Addition, Option<Ended>)>, String> {
     let words: Vec<&[u8]> = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty()).collect();
-    let text = |word: &[u8]| std::str::from_utf8(word).map(str::to_owned).map_err(|_| SeedError::Utf8.to_string());
+    let text =
+        |word: &[u8]| std::str::from_utf8(word).map(str::to_owned).map_err(|_| SeedError::Utf8.to_string());
     let (seed, ended) = match words[..] {
         [doc, url, b"pending"] => ([doc, url].join(&b' '), None),
         [doc, url, b"pending", time] => ([doc, url, time].join(&b' '), None),
         [doc, url, state, outcome, at] if !doc.starts_with(b"#") => {
             let outcome = if outcome == b"-" { String::new() } else { text(outcome)? };
             let how = How::from_words(&text(state)?, &outcome);
-            let how = how.ok_or("STATE OUTCOME must be pending, or done, failed or denied with its outcome")?;
+            let how =
+                how.ok_or("STATE OUTCOME must be pending, or done, failed or denied with its outcome")?;
             let at = crate::wire::number(at).and_then(|at| u32::try_from(at).ok());
             let at = at.ok_or("the last word must be a time in seconds since 1970")?;
             ([doc, url].join(&b' '), Some(Ended { at, how }))
@@ -189,7 +191,12 @@ pub fn compact(directory: &Path) -> Result<(u64, u64), ToolError> {
     };
     let mut log = Log::create(&unfinished, Kind::Documents, store.log.seed)?;
     let mut cells = BufWriter::new(File::create(&cells_path).map_err(io(&cells_path))?);
-    let mut smaller = Smaller { frame: Frame::default(), hosts: vec![None; store.queues.hosts()], known_hosts: 0, documents: 0 };
+    let mut smaller = Smaller {
+        frame: Frame::default(),
+        hosts: vec![None; store.queues.hosts()],
+        known_hosts: 0,
+        documents: 0,
+    };
     walk(&mut store, |visit| {
         cells.write_all(&smaller.put(visit))?;
         if smaller.frame.is_full() {

@@ -103,11 +103,22 @@ fn a_url_that_is_crawled_again_is_one_document() {
     let (answers, _) = store.insert(&[again("http://a.example/"), again("http://a.example/")], 2_000);
     assert_eq!(answers, [Added::Accepted(DocId(1)), Added::Duplicate], "under its old name, once");
     store.take(9, &["b.example".into()], |error| panic!("{error}"));
-    store.report(&[Report { doc: DocId(1), end: End::Failed(FailReason::Outcome(Outcome::Status(503))) }], 2_001).unwrap();
+    store
+        .report(
+            &[Report { doc: DocId(1), end: End::Failed(FailReason::Outcome(Outcome::Status(503))) }],
+            2_001,
+        )
+        .unwrap();
     drop(store);
     let text = exported(directory.path());
     assert!(text.ends_with("1 http://a.example/ failed 503 2001\n") && text.lines().count() == 6, "{text}");
-    assert_eq!(stats(directory.path()).unwrap().documents, Counts { pending: 2, done: 1, failed: 2, denied: 1 });
+    assert_eq!(
+        stats(directory.path()).unwrap().documents,
+        Counts { pending: 2, done: 1, failed: 2, denied: 1 }
+    );
     compact(directory.path()).unwrap();
-    assert_eq!(stats(directory.path()).unwrap().documents, Counts { pending: 2, done: 1, failed: 2, denied: 1 });
+    assert_eq!(
+        stats(directory.path()).unwrap().documents,
+        Counts { pending: 2, done: 1, failed: 2, denied: 1 }
+    );
 }
