@@ -1,6 +1,7 @@
 //! The command line: its flags are the settings, from their one definition.
 
 use crate::client::{self, Task};
+use crate::index_tool::{self, IndexCommand};
 use crate::logs::{LogFormat, LogOptions};
 use crate::settings::{DEFINITIONS, Definition, Kind, Preset, Sources, default_in_words};
 use clap::builder::EnumValueParser;
@@ -21,6 +22,8 @@ pub enum Request {
     Check(Sources),
     /// Speak to a running server.
     Client(Task),
+    /// Look after an index that no server has open.
+    Index(IndexCommand, LogOptions),
     /// Print completions for a shell.
     Completions(Shell),
     /// Print the man page.
@@ -35,6 +38,9 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, c
         Some(("check", matches)) => Ok(Request::Check(sources(matches))),
         Some((name @ ("add" | "explain" | "top"), matches)) => {
             Ok(Request::Client(client::arguments::task(name, matches)))
+        }
+        Some(("index", matches)) => {
+            Ok(Request::Index(IndexCommand::from_matches(matches), log_options(matches)))
         }
         Some(("completions", matches)) => Ok(Request::Completions(shell(matches))),
         _ => Ok(Request::Man),
@@ -98,6 +104,7 @@ fn command() -> Command {
         .subcommand(serve())
         .subcommand(check())
         .subcommands(client::arguments::commands())
+        .subcommand(index_tool::command())
         .subcommand(Command::new("completions").about("Prints shell completions").arg(shell_argument()))
         .subcommand(Command::new("man").about("Prints the man page"))
         .args(log_arguments())

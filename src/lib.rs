@@ -20,6 +20,7 @@ pub mod document;
 pub mod hostdb;
 pub mod ids;
 pub mod index;
+pub mod index_tool;
 pub mod logs;
 pub mod observe;
 pub mod politeness;

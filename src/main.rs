@@ -25,6 +25,11 @@ fn main() -> ExitCode {
             Ok(code) => code,
             Err(error) => complain(error.exit_code(), &error),
         },
+        Request::Index(command, log) => match logs::start(&log).map(|()| command.run()) {
+            Ok(Ok(())) => ExitCode::SUCCESS,
+            Ok(Err(error)) => complain(FAILED, &error),
+            Err(error) => complain(REFUSED, &error),
+        },
         Request::Completions(shell) => print(&cli::completions(shell)),
         Request::Man => match cli::man() {
             Ok(page) => print(&page),

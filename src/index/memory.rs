@@ -5,13 +5,13 @@
 
 use super::doc_ids::DocIds;
 use super::fingerprints::Fingerprints;
-use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, Known};
+use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, Known, unix_seconds};
 use crate::document::{Candidate, Report};
 use crate::ids::DocId;
 use crate::time::Duration;
 use crate::url::Url;
 use crate::url_queue::{QueuedUrl, UrlQueue, UrlStore};
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -33,6 +33,8 @@ pub struct MemoryIndex {
     known: Fingerprints,
     ids: DocIds,
     waiting: usize,
+    /// The few documents that have a time, in seconds since 1970. They are given out at once, with their wait.
+    not_before: HashMap<DocId, u64>,
     /// Used again for every URL that leaves.
     url: QueuedUrl,
     events: VecDeque<IndexEvent>,
@@ -56,6 +58,7 @@ impl MemoryIndex {
             known: Fingerprints::new(seed),
             ids: DocIds::default(),
             waiting: 0,
+            not_before: HashMap::new(),
             url: QueuedUrl::default(),
             events: VecDeque::from([IndexEvent::Up]),
             grown: false,
@@ -135,7 +138,9 @@ impl MemoryIndex {
                 break;
             }
             let url = Url::from_tail(&host.name, self.url.tail());
-            list.push(Candidate { doc: self.url.doc, url, ip: None, wait: Duration::ZERO });
+            let time = if self.not_before.is_empty() { None } else { self.not_before.remove(&self.url.doc) };
+            let wait = time.map_or(0, |time| time.saturating_sub(unix_seconds()));
+            list.push(Candidate { doc: self.url.doc, url, ip: None, wait: Duration::from_secs(wait) });
         }
         if host.queue.is_empty() {
             self.hosts.remove(id);
@@ -164,10 +169,12 @@ impl DocumentIndex for MemoryIndex {
 
     fn add(&mut self, urls: Vec<Addition>, reply: oneshot::Sender<Vec<Added>>) {
         let added: Vec<Added> = urls.iter().map(|new| self.insert(new.doc, &new.url)).collect();
-        let accepted = added.iter().filter(|added| matches!(added, Added::Accepted(_))).count();
-        self.counters.added.add(accepted);
-        self.counters.duplicates.add(added.iter().filter(|added| **added == Added::Duplicate).count());
-        self.grown |= accepted > 0;
+        for (new, added) in urls.iter().zip(&added) {
+            if let (Some(time), Added::Accepted(doc)) = (new.not_before, added) {
+                self.not_before.insert(*doc, time);
+            }
+        }
+        self.grown |= self.counters.count_added(&added) > 0;
         // Whoever asked may be gone.
         let _ = reply.send(added);
     }

@@ -2,12 +2,14 @@
 //!
 //! A backend is a [`DocumentIndex`]: told what is wanted, it says in its own time what there is. The
 //! server never touches one: it runs in a task of its own, behind an [`IndexHandle`] ([`handle`]).
-//! [`memory`] keeps everything in RAM, [`tcp`] speaks to an index elsewhere; [`seeds`] reads files of URLs.
+//! [`embedded`] keeps everything in files, [`memory`] in RAM, [`tcp`] speaks to an index elsewhere; [`seeds`] reads
+//! files of URLs.
 //!
 //! Not here: which host may be asked when, and whether a document is already pending. That is the scheduler's.
 
 pub mod dialogue;
 mod doc_ids;
+pub mod embedded;
 mod fingerprints;
 pub mod handle;
 pub mod memory;
@@ -15,6 +17,7 @@ mod outbox;
 pub mod seeds;
 pub mod tcp;
 
+pub use embedded::EmbeddedIndex;
 pub use handle::{Adder, IndexGone, IndexHandle, spawn};
 pub use memory::MemoryIndex;
 pub use tcp::{TcpIndex, TcpOptions};
@@ -81,6 +84,8 @@ pub struct Addition {
     pub doc: Option<DocId>,
     /// What to fetch.
     pub url: Url,
+    /// Not to be sent before this time, in seconds since 1970. An index over TCP is not told.
+    pub not_before: Option<u64>,
 }
 
 /// What became of an [`Addition`].
@@ -96,7 +101,7 @@ pub enum Added {
     IdTaken,
     /// This index names its documents itself.
     OwnIdsOnly,
-    /// The index cannot be reached, and too many wait for it already. Try again later.
+    /// The index cannot be reached, and too many wait for it already; or it cannot write. Try again later.
     NoRoom,
 }
 
@@ -162,6 +167,8 @@ counters! {
     duplicates,
     /// Connections that were lost.
     lost,
+    /// Reads and writes that failed.
+    io_errors,
 }
 
 /// A number that only grows.
@@ -180,7 +187,21 @@ impl Counter {
     }
 }
 
+/// The wall clock, in whole seconds since 1970.
+pub(crate) fn unix_seconds() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
 impl Counters {
+    fn count_added(&self, added: &[Added]) -> usize {
+        let accepted = added.iter().filter(|added| matches!(added, Added::Accepted(_))).count();
+        self.added.add(accepted);
+        self.duplicates.add(added.iter().filter(|added| **added == Added::Duplicate).count());
+        accepted
+    }
+
     fn count_reports(&self, reports: &[Report]) {
         for report in reports {
             match report.end {
