@@ -1,7 +1,7 @@
 //! `urlserver add`: files of URLs, as fast as the server takes them.
 
 use super::{ClientError, Remote, print};
-use crate::observe::explain::grouped;
+use crate::observe::words::grouped;
 use bytes::{Bytes, BytesMut};
 use hyper::body::{Body, Frame};
 use indicatif::{ProgressBar, ProgressStyle};

@@ -1,7 +1,7 @@
 //! `urlserver top`: how things stand, once a second on a terminal; once, where nobody looks.
 
 use super::{ClientError, Remote, print};
-use crate::observe::explain::grouped;
+use crate::observe::words::grouped;
 use crate::time::Duration;
 use console::{Key, Term};
 use serde_json::Value;

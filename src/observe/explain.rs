@@ -2,6 +2,7 @@
 //!
 //! A sentence says what is true now and no more: where something depends on others, it does not guess.
 
+use super::words::{ago, count, grouped, in_words, left};
 use crate::document::End;
 use crate::index::Known;
 use crate::scheduler::Why;
@@ -11,10 +12,6 @@ use crate::scheduler::look::{
 use crate::time::Duration;
 use std::fmt::Write;
 use std::net::SocketAddr;
-
-const MINUTE: u64 = 60;
-const HOUR: u64 = 60 * MINUTE;
-const DAY: u64 = 24 * HOUR;
 
 /// All that is known of one URL.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,18 +121,43 @@ fn ahead(gate: &GateView) -> String {
 
 /// Why a URL has, or has not, been sent.
 pub fn url(facts: &UrlFacts) -> String {
-    if let RobotsView::Denied { line, rule } = &facts.robots {
-        return format!("robots.txt does not allow it: `{rule}`, line {line}");
+    match (&facts.place, facts.known) {
+        // Nothing takes back what was sent, or has ended before the rules were these.
+        (UrlPlace::InFlight { .. }, _) | (UrlPlace::Absent, Known::Ended { end: End::Done(_), .. }) => {}
+        (UrlPlace::Absent, Known::Unknown) => {
+            let unknown = index(facts);
+            return robots(facts).map_or_else(|| unknown.clone(), |robots| format!("{unknown}; {robots}"));
+        }
+        _ => {
+            if let Some(robots) = robots(facts) {
+                return robots;
+            }
+        }
     }
-    if let RobotsView::TooSlow { delay } = &facts.robots {
-        return format!("robots.txt asks for a Crawl-delay of {}: more than crawl_delay_max", left(*delay));
+    place_of(facts)
+}
+
+/// What robots.txt has against it.
+fn robots(facts: &UrlFacts) -> Option<String> {
+    match &facts.robots {
+        RobotsView::Denied { line, rule } => {
+            Some(format!("robots.txt does not allow it: `{rule}`, line {line}"))
+        }
+        RobotsView::TooSlow { delay } => {
+            Some(format!("robots.txt asks for a Crawl-delay of {}: more than crawl_delay_max", left(*delay)))
+        }
+        RobotsView::Ignored | RobotsView::Unknown | RobotsView::Allowed => None,
     }
+}
+
+/// Where a URL is that robots.txt has nothing against.
+fn place_of(facts: &UrlFacts) -> String {
     match &facts.place {
         UrlPlace::InFlight { attempts, written, .. } => {
             let spider = facts.spider.map_or_else(|| "a spider".to_owned(), |at| format!("spider {at}"));
             let attempt = attempt(*attempts, facts.max_attempts);
             match written {
-                Some(since) => format!("in flight at {spider} for {}{attempt}", passed(*since)),
+                Some(since) => format!("in flight at {spider} for {}{attempt}", in_words(*since)),
                 None => format!("on its way to {spider}{attempt}"),
             }
         }
@@ -198,75 +220,6 @@ fn attempt(number: u32, max: u32) -> String {
     if max == 0 { format!(" (attempt {number})") } else { format!(" (attempt {number} of {max})") }
 }
 
-/// How long ago, or on which day, `at` was; both in seconds since 1970.
-fn ago(at: u64, now: u64) -> String {
-    match now.saturating_sub(at) {
-        0 => "just now".to_owned(),
-        passed @ 1..DAY => format!("{} ago", in_words(Duration::from_secs(passed))),
-        DAY..172_800 => "yesterday".to_owned(),
-        passed @ 172_800..2_592_000 => format!("{} days ago", passed / DAY),
-        _ => format!("on {}", date(at)),
-    }
-}
-
-/// The day in UTC, as in 2026-03-01.
-fn date(since_1970: u64) -> String {
-    // The calendar in cycles of 400 years that begin in March, so that leap days come last.
-    let days = since_1970 / DAY + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let (day, month) = (day - (153 * month + 2) / 5 + 1, if month < 10 { month + 3 } else { month - 9 });
-    let year = era * 400 + year + u64::from(month <= 2);
-    format!("{year:04}-{month:02}-{day:02}")
-}
-
-/// A time that is still to pass: never said shorter than it is.
-fn left(wait: Duration) -> String {
-    let step = if wait < Duration::from_secs(10) { 100 } else { 1_000 };
-    in_words(Duration::from_millis((wait.as_micros().div_ceil(1_000) as u64).div_ceil(step) * step))
-}
-
-/// A time that has passed.
-fn passed(time: Duration) -> String {
-    in_words(time)
-}
-
-fn in_words(time: Duration) -> String {
-    match time.as_secs() {
-        0..10 => {
-            let tenths = time.as_millis() / 100;
-            if tenths.is_multiple_of(10) {
-                format!("{} s", tenths / 10)
-            } else {
-                format!("{}.{} s", tenths / 10, tenths % 10)
-            }
-        }
-        seconds @ 10..120 => format!("{seconds} s"),
-        seconds @ 120..7_200 => format!("{} min", seconds / MINUTE),
-        seconds @ 7_200..172_800 => format!("{} h", seconds / HOUR),
-        seconds => format!("{} days", seconds / DAY),
-    }
-}
-
-fn count(n: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(n), if n == 1 { "" } else { "s" })
-}
-
-/// Digits in groups of three: 3,201.
-pub fn grouped(n: u64) -> String {
-    let digits = n.to_string();
-    let mut text = String::new();
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,6 +229,8 @@ mod tests {
     use crate::scheduler::look::{HostBrief, HostState};
 
     const NOW: u64 = 1_772_323_200; // 2026-03-01
+    const HOUR: u64 = 3_600;
+    const DAY: u64 = 24 * HOUR;
 
     fn gate(owner: Owner) -> GateView {
         GateView { owner, in_flight: 1, limit: 1, gap: Duration::from_secs(1), ahead: 0 }
@@ -468,40 +423,24 @@ mod tests {
 
     #[test]
     fn robots_come_first_and_an_idle_host_is_not_mentioned() {
-        let robots = RobotsView::Denied { line: 12, rule: "Disallow: /private".into() };
-        let denied = UrlFacts { robots, ..facts(UrlPlace::Absent, Known::Unknown) };
-        assert_eq!(url(&denied), "robots.txt does not allow it: `Disallow: /private`, line 12");
+        let rule = "robots.txt does not allow it: `Disallow: /private`, line 12";
+        let denied = |place, known| {
+            let robots = RobotsView::Denied { line: 12, rule: "Disallow: /private".into() };
+            url(&UrlFacts { robots, ..facts(place, known) })
+        };
+        let doc = DocId(1);
+        assert_eq!(denied(UrlPlace::Queued { doc, ahead: 7 }, Known::Given), rule);
+        assert_eq!(denied(UrlPlace::Absent, Known::GivenOrEnded), rule);
+        assert_eq!(denied(UrlPlace::Absent, Known::Unknown), format!("unknown: nobody has added it; {rule}"));
+        let done = Known::Ended { end: End::Done(Outcome::Status(200)), at: None };
+        assert_eq!(denied(UrlPlace::Absent, done), "done 200", "before the rules were these");
+        let ip = "192.0.2.7".parse().expect("an address");
+        let flight = UrlPlace::InFlight { doc, attempts: 1, spider: SpiderId(1), ip, written: None };
+        assert!(denied(flight, Known::Given).starts_with("on its way"));
         let robots = RobotsView::TooSlow { delay: Duration::from_secs(600) };
-        let slow = UrlFacts { robots, ..facts(UrlPlace::Absent, Known::Unknown) };
+        let slow = UrlFacts { robots, ..facts(UrlPlace::Absent, Known::Waiting) };
         assert_eq!(url(&slow), "robots.txt asks for a Crawl-delay of 10 min: more than crawl_delay_max");
         let idle = UrlFacts { host: Some(view(Standing::Idle)), ..facts(UrlPlace::Absent, Known::Waiting) };
         assert_eq!(url(&idle), "waits in the document index to be asked for");
-    }
-
-    #[test]
-    fn dates_are_those_of_the_calendar() {
-        for (day, text) in [
-            (0, "1970-01-01"),
-            (59, "1970-03-01"),
-            (11_016, "2000-02-29"),
-            (11_017, "2000-03-01"),
-            (19_782, "2024-02-29"),
-            (20_513, "2026-03-01"),
-            (20_818, "2026-12-31"),
-            (47_540, "2100-02-28"),
-            (47_541, "2100-03-01"),
-        ] {
-            assert_eq!(date(day * DAY), text);
-        }
-    }
-
-    #[test]
-    fn digits_are_grouped_and_waits_never_said_too_short() {
-        for (n, text) in [(0, "0"), (999, "999"), (1_000, "1,000"), (1_234_567, "1,234,567")] {
-            assert_eq!(grouped(n), text);
-        }
-        for (micros, text) in [(0, "0 s"), (1, "0.1 s"), (9_950_001, "10 s"), (10_000_001, "11 s")] {
-            assert_eq!(left(Duration::from_micros(micros)), text);
-        }
     }
 }

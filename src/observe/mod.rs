@@ -4,3 +4,4 @@
 
 pub mod explain;
 pub mod metrics;
+pub mod words;

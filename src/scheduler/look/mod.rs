@@ -95,6 +95,9 @@ impl Scheduler {
     pub fn robots(&self, now: Instant, url: &Url) -> RobotsView {
         match self.opinion(now, url) {
             Opinion::Unasked => RobotsView::Ignored,
+            Opinion::Unknown { .. } if !self.config.robots && self.hosts.find(url.host()).is_none() => {
+                RobotsView::Ignored
+            }
             Opinion::Unknown { .. } => RobotsView::Unknown,
             Opinion::Allowed { .. } => RobotsView::Allowed,
             Opinion::Denied { line, rule } => {
