@@ -11,7 +11,7 @@ use support::server::Setup;
 use tempfile::TempDir;
 use tokio::time::timeout;
 use urlserver::document::{Candidate, End, Outcome, Report};
-use urlserver::index::embedded::{IndexError, State};
+use urlserver::index::embedded::IndexError;
 use urlserver::index::{Added, Adder, Addition, EmbeddedIndex, IndexEvent, IndexHandle, spawn};
 use urlserver::url::Url;
 
@@ -92,7 +92,7 @@ async fn no_room(directory: &Path, make_room: impl FnOnce()) {
     assert_eq!((index.counts().pending, index.counts().done), (accepted as u64 + 50, 50));
     for candidate in list {
         let found = index.find(&candidate.url).expect("readable").expect("known");
-        assert!(matches!(found.end, Some((State::Done, outcome, _)) if outcome == "200"));
+        assert!(matches!(found.end, Some((End::Done(Outcome::Status(200)), _))));
     }
     let (mut index, _adder) = spawn(index);
     let mut urls: Vec<_> = take(&mut index, accepted + 100).await.into_iter().map(|one| one.url).collect();

@@ -6,7 +6,8 @@
 
 use super::error::IndexError;
 use super::log::{Frame, Frames, Kind, Log, Next, sync_directory};
-use crate::document::{End, FailReason, Outcome};
+use crate::document::{DenyReason, End, FailReason, Outcome};
+use crate::wire::outcome_of;
 use hashbrown::HashMap;
 use std::fs::File;
 use std::io;
@@ -121,6 +122,19 @@ impl How {
         State::from_number(self.0 >> STATE_SHIFT).unwrap_or(State::Done)
     }
 
+    /// The end that it was made of.
+    pub(super) fn end(self) -> End {
+        let word = self.outcome();
+        let outcome = outcome_of(word.as_bytes()).unwrap_or(Outcome::Unsaid);
+        match self.state() {
+            State::Done => End::Done(outcome),
+            State::Failed => {
+                End::Failed(named(FailReason::PLAIN, &word).unwrap_or(FailReason::Outcome(outcome)))
+            }
+            State::Denied => End::Denied(named(DenyReason::ALL, &word).unwrap_or(DenyReason::PrivateAddress)),
+        }
+    }
+
     /// The word of the protocol; empty if nothing was said.
     pub(super) fn outcome(self) -> String {
         let word = self.0 & ((1 << STATE_SHIFT) - 1);
@@ -129,6 +143,11 @@ impl How {
             Some(place) => WORDS.get(usize::from(place)).copied().unwrap_or_default().to_owned(),
         }
     }
+}
+
+/// The one of `all` that is said like this.
+fn named<T: Copy + std::fmt::Display>(all: &[T], word: &str) -> Option<T> {
+    all.iter().copied().find(|one| one.to_string() == word)
 }
 
 fn word(said: &impl std::fmt::Display) -> u16 {
@@ -404,6 +423,23 @@ fn replay(log: &mut Log, mut frames: Frames, ends: &mut HashMap<u32, Ended>) -> 
                 log.cut(at);
                 return Ok(());
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_end_comes_back_as_it_went_in() {
+        let outcomes = [Outcome::Unsaid, Outcome::Status(200), Outcome::Status(503), Outcome::TlsFailed];
+        let done = outcomes.into_iter().map(End::Done);
+        let failed = outcomes[1..].iter().map(|&outcome| End::Failed(FailReason::Outcome(outcome)));
+        let plain = FailReason::PLAIN.iter().copied().map(End::Failed);
+        let denied = DenyReason::ALL.iter().copied().map(End::Denied);
+        for end in done.chain(failed).chain(plain).chain(denied) {
+            assert_eq!(How::of(end).end(), end);
         }
     }
 }

@@ -43,7 +43,7 @@ pub use ends::State;
 pub use error::IndexError;
 pub use store::{Counts, Found};
 
-use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, unix_seconds};
+use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, Known, unix_seconds};
 use crate::document::Report;
 use crate::time::Duration;
 use crate::url::Url;
@@ -339,6 +339,15 @@ impl DocumentIndex for EmbeddedIndex {
         } else {
             let _ = reply.send(vec![Added::NoRoom; urls.len()]);
         }
+    }
+
+    fn look_up(&mut self, url: Url, reply: oneshot::Sender<Known>) {
+        let known = self.find(&url).inspect_err(|error| self.errors.note(error));
+        let _ = reply.send(match known {
+            Ok(Some(found)) => found.known(),
+            Ok(None) if self.is_loaded() => Known::Unknown,
+            Ok(None) | Err(_) => Known::Unsaid,
+        });
     }
 
     async fn event(&mut self) -> IndexEvent {

@@ -316,7 +316,7 @@ impl Model {
                 (found.doc.0, found.given_out),
                 (arrival.doc, arrival.given && arrival.ended.is_none())
             );
-            let end = arrival.ended.map(|ended| (ended.how.state(), ended.how.outcome(), ended.at.into()));
+            let end = arrival.ended.map(|ended| (ended.how.end(), ended.at.into()));
             assert_eq!(found.end, end);
         }
         let current: Vec<_> = (0..self.arrivals.len()).filter(|place| self.counts(*place)).collect();

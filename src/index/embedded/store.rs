@@ -12,11 +12,11 @@ use super::prints::{NONE, Print, Prints};
 use super::queues::{NameAt, Queues};
 use super::reader::Reader;
 use super::record::{Document, HostOf, Record};
-use crate::document::{Candidate, Report};
+use crate::document::{Candidate, End, Report};
 use crate::ids::DocId;
 use crate::index::doc_ids::DocIds;
 use crate::index::memory::TURN;
-use crate::index::{Added, Addition};
+use crate::index::{Added, Addition, Known};
 use crate::time::Duration;
 use crate::url::{Tail, Url};
 use hashbrown::HashMap;
@@ -57,8 +57,19 @@ pub struct Found {
     pub given_out: bool,
     /// Not to be sent before this, in seconds since 1970.
     pub not_before: Option<u64>,
-    /// How it ended, in the words of the protocol, and when, in seconds since 1970. `None`: it is pending.
-    pub end: Option<(State, String, u64)>,
+    /// How it ended, and when, in seconds since 1970. `None`: it is pending.
+    pub end: Option<(End, u64)>,
+}
+
+impl Found {
+    /// The same for whoever asks.
+    pub(super) fn known(&self) -> Known {
+        match self.end {
+            Some((end, at)) => Known::Ended { end, at: Some(at) },
+            None if self.given_out => Known::Given,
+            None => Known::Waiting,
+        }
+    }
 }
 
 /// An open index.
@@ -430,7 +441,7 @@ impl Store {
             Record::Document(document) => (DocId(document.doc), document.not_before),
             Record::Finished { doc, .. } => (DocId(doc), None),
         };
-        let end = end.map(|end| (end.how.state(), end.how.outcome(), end.at.into()));
+        let end = end.map(|end| (end.how.end(), end.at.into()));
         let given_out = end.is_none() && self.given.get(&doc) == Some(&number);
         Ok(Some(Found { doc, given_out, not_before, end }))
     }
