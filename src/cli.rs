@@ -1,5 +1,7 @@
 //! The command line: its flags are the settings, from their one definition.
 
+use crate::client::{self, Task};
+use crate::index_tool::{self, IndexCommand};
 use crate::logs::{LogFormat, LogOptions};
 use crate::settings::{DEFINITIONS, Definition, Kind, Preset, Sources, default_in_words};
 use clap::builder::EnumValueParser;
@@ -18,6 +20,10 @@ pub enum Request {
     Serve(Sources, LogOptions),
     /// Print the effective settings.
     Check(Sources),
+    /// Speak to a running server.
+    Client(Task),
+    /// Look after an index that no server has open.
+    Index(IndexCommand, LogOptions),
     /// Print completions for a shell.
     Completions(Shell),
     /// Print the man page.
@@ -30,6 +36,12 @@ pub fn parse(arguments: impl IntoIterator<Item = OsString>) -> Result<Request, c
     match matches.subcommand() {
         Some(("serve", matches)) => Ok(Request::Serve(sources(matches), log_options(matches))),
         Some(("check", matches)) => Ok(Request::Check(sources(matches))),
+        Some((name @ ("add" | "explain" | "top"), matches)) => {
+            Ok(Request::Client(client::arguments::task(name, matches)))
+        }
+        Some(("index", matches)) => {
+            Ok(Request::Index(IndexCommand::from_matches(matches), log_options(matches)))
+        }
         Some(("completions", matches)) => Ok(Request::Completions(shell(matches))),
         _ => Ok(Request::Man),
     }
@@ -66,6 +78,14 @@ fn commands_section() -> Roff {
         section.text([bold(command.get_name())]);
         section.text([roman(command.get_about().map(|about| about.to_string()).unwrap_or_default())]);
     }
+    for mut command in client::arguments::commands() {
+        command.build();
+        for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
+            section.control("TP", []);
+            section.text([bold(format!("{} {argument}", command.get_name()))]);
+            section.text([roman(argument.get_help().map(|help| help.to_string()).unwrap_or_default())]);
+        }
+    }
     section
 }
 
@@ -83,6 +103,8 @@ fn command() -> Command {
         .arg_required_else_help(true)
         .subcommand(serve())
         .subcommand(check())
+        .subcommands(client::arguments::commands())
+        .subcommand(index_tool::command())
         .subcommand(Command::new("completions").about("Prints shell completions").arg(shell_argument()))
         .subcommand(Command::new("man").about("Prints the man page"))
         .args(log_arguments())

@@ -90,6 +90,19 @@ pub enum FailReason {
     BadUrl,
 }
 
+impl FailReason {
+    /// All but the outcomes of fetches.
+    pub const PLAIN: &[FailReason] = &[
+        FailReason::Expired,
+        FailReason::ConnectionLost,
+        FailReason::Poison,
+        FailReason::Dns,
+        FailReason::Surplus,
+        FailReason::BadUrl,
+        FailReason::Robots,
+    ];
+}
+
 impl fmt::Display for FailReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -114,6 +127,11 @@ pub enum DenyReason {
     Robots,
     /// Its origin asks for a longer Crawl-delay than `crawl_delay_max`.
     CrawlDelay,
+}
+
+impl DenyReason {
+    /// All of them.
+    pub const ALL: &[DenyReason] = &[DenyReason::PrivateAddress, DenyReason::Robots, DenyReason::CrawlDelay];
 }
 
 impl fmt::Display for DenyReason {

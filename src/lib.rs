@@ -7,17 +7,22 @@
 //! 3. [`hostdb`]: names, addresses and their health;
 //! 4. [`robots`]: what web servers permit;
 //! 5. [`wire`]: the line protocol that spiders speak, without sockets;
-//! 6. [`server`]: all tasks and sockets.
+//! 6. [`server`]: all tasks and sockets;
+//! 7. [`observe`]: what people see of it.
 //!
-//! Beside the path: [`settings`], [`politeness`] (what outlives the process), and the small words that all of them
-//! share: [`time`], [`ids`], [`url`], [`document`], [`url_queue`].
+//! Beside the path: [`settings`], [`client`] (the commands that speak to a running server), [`politeness`] (what
+//! outlives the process), and the small words that all of them share: [`time`], [`ids`], [`url`], [`document`],
+//! [`url_queue`].
 
 pub mod cli;
+pub mod client;
 pub mod document;
 pub mod hostdb;
 pub mod ids;
 pub mod index;
+pub mod index_tool;
 pub mod logs;
+pub mod observe;
 pub mod politeness;
 pub mod robots;
 pub mod scheduler;

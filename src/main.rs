@@ -3,6 +3,7 @@
 use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 use urlserver::cli::{self, Request};
+use urlserver::client;
 use urlserver::logs::{self, LogOptions};
 use urlserver::server;
 use urlserver::settings::{Settings, Sources};
@@ -20,6 +21,15 @@ fn main() -> ExitCode {
     match request {
         Request::Serve(sources, log) => serve(&sources, &log),
         Request::Check(sources) => check(&sources),
+        Request::Client(task) => match client::run(task) {
+            Ok(code) => code,
+            Err(error) => complain(error.exit_code(), &error),
+        },
+        Request::Index(command, log) => match logs::start(&log).map(|()| command.run()) {
+            Ok(Ok(())) => ExitCode::SUCCESS,
+            Ok(Err(error)) => complain(FAILED, &error),
+            Err(error) => complain(REFUSED, &error),
+        },
         Request::Completions(shell) => print(&cli::completions(shell)),
         Request::Man => match cli::man() {
             Ok(page) => print(&page),

@@ -125,6 +125,21 @@ impl UrlStore {
         true
     }
 
+    /// How many URLs stand before `tail` in `queue`, and its document; looks at the first `max` only.
+    pub fn position(&self, queue: &UrlQueue, tail: Tail<'_>, max: usize) -> Option<(usize, DocId)> {
+        let mut walk = Walk { store: self, chunk: queue.head, at: usize::from(queue.read) };
+        for position in 0..queue.len().min(max) {
+            let header = walk.varint();
+            let doc = DocId(walk.varint());
+            let len = (header >> 2) as usize;
+            let alike = len == tail.rest.len() && (header & 3) as u8 == tail.scheme as u8;
+            if walk.pass(len, alike.then_some(tail.rest)) {
+                return Some((position, doc));
+            }
+        }
+        None
+    }
+
     /// Empties `queue` at once.
     pub fn clear(&mut self, queue: &mut UrlQueue) {
         while queue.head != NIL {
@@ -236,6 +251,53 @@ impl UrlStore {
     }
 }
 
+/// A look through a queue that takes nothing out.
+struct Walk<'a> {
+    store: &'a UrlStore,
+    chunk: u32,
+    /// First byte of the chunk that was not looked at.
+    at: usize,
+}
+
+impl Walk<'_> {
+    fn chunk(&mut self) -> &Chunk {
+        let chunk = |id: u32| &self.store.segments[id as usize / SEGMENT][id as usize % SEGMENT];
+        if self.at == PAYLOAD {
+            self.chunk = chunk(self.chunk).next;
+            self.at = 0;
+        }
+        chunk(self.chunk)
+    }
+
+    fn varint(&mut self) -> u64 {
+        let mut value = 0;
+        for shift in (0..64).step_by(7) {
+            let at = self.at % PAYLOAD;
+            let byte = self.chunk().bytes[at];
+            self.at += 1;
+            value |= u64::from(byte & 0x7f) << shift;
+            if byte < 0x80 {
+                break;
+            }
+        }
+        value
+    }
+
+    /// Passes `len` bytes; true if they are `wanted`.
+    fn pass(&mut self, mut len: usize, wanted: Option<&str>) -> bool {
+        let mut wanted = wanted.map(str::as_bytes);
+        while len > 0 {
+            let at = self.at % PAYLOAD;
+            let n = len.min(PAYLOAD - at);
+            let bytes = &self.chunk().bytes[at..at + n];
+            wanted = wanted.and_then(|wanted| wanted.strip_prefix(bytes));
+            self.at += n;
+            len -= n;
+        }
+        wanted.is_some()
+    }
+}
+
 /// Writes `value` in groups of seven bits, lowest first; returns the bytes used, ten at most.
 fn put_varint(out: &mut [u8], mut value: u64) -> usize {
     let mut len = 0;
@@ -261,6 +323,7 @@ mod tests {
         Push(usize, u64, u8, usize),
         Pop(usize),
         Clear(usize),
+        Find(usize, usize),
     }
 
     fn op() -> impl Strategy<Value = Op> {
@@ -270,6 +333,7 @@ mod tests {
             6 => (0..3usize, doc, 0..3u8, len).prop_map(|(q, doc, scheme, len)| Op::Push(q, doc, scheme, len)),
             5 => (0..3usize).prop_map(Op::Pop),
             1 => (0..3usize).prop_map(Op::Clear),
+            3 => (0..3usize, 0..20usize).prop_map(|(q, nth)| Op::Find(q, nth)),
         ]
     }
 
@@ -296,6 +360,15 @@ mod tests {
                         if let Some(want) = want {
                             prop_assert_eq!(&got, &want);
                         }
+                    }
+                    Op::Find(q, nth) => {
+                        let Some(url) = model[q].get(nth) else { continue };
+                        let first = model[q].iter().position(|other| other.tail() == url.tail()).unwrap();
+                        let want = Some((first, model[q][first].doc));
+                        prop_assert_eq!(store.position(&queues[q], url.tail(), usize::MAX), want);
+                        prop_assert_eq!(store.position(&queues[q], url.tail(), first), None);
+                        let other = Tail { scheme: url.scheme, rest: "zzz" };
+                        prop_assert_eq!(store.position(&queues[q], other, usize::MAX), None);
                     }
                     Op::Clear(q) => {
                         store.clear(&mut queues[q]);

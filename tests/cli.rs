@@ -188,7 +188,7 @@ fn a_settings_file_that_cannot_be_used_exits_2() {
 
 #[test]
 fn an_index_that_does_not_exist_yet_is_refused_by_name() {
-    for index in ["dir:data", "postgres://localhost/x"] {
+    for index in ["postgres://localhost/x"] {
         let text = refuses(&["serve", "--index", index]);
         assert!(
             text.contains(index) && text.contains("`memory`") && text.contains("`tcp://HOST:PORT`"),
@@ -208,7 +208,7 @@ fn secrets_are_not_shown() {
 fn logs_go_to_stderr_in_the_format_asked_for() {
     let in_use = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = in_use.local_addr().unwrap().to_string();
-    let nowhere = ["--listen", &address, "--http", "none", "--recrawl-after", "1d"];
+    let nowhere = ["--listen", &address, "--http", "none", "--index", "memory", "--recrawl-after", "1d"];
     let text = run(&[&["serve"], &nowhere[..]].concat());
     assert_eq!(text.status.code(), Some(FAILED));
     assert_eq!(out(&text), "");

@@ -14,7 +14,7 @@ use tokio::time::{sleep, timeout};
 use urlserver::document::{Candidate, End, FailReason, Outcome, Report};
 use urlserver::ids::DocId;
 use urlserver::index::{
-    Added, Adder, Addition, IndexEvent, IndexHandle, MemoryIndex, TcpIndex, TcpOptions, spawn,
+    Added, Adder, Addition, EmbeddedIndex, IndexEvent, IndexHandle, MemoryIndex, TcpIndex, TcpOptions, spawn,
 };
 use urlserver::url::Url;
 
@@ -31,17 +31,24 @@ struct Fixture {
     index: IndexHandle,
     adder: Adder,
     server: Option<IndexServer>,
+    _directory: Option<tempfile::TempDir>,
 }
 
 async fn memory() -> Fixture {
     let (index, adder) = spawn(MemoryIndex::default());
-    Fixture { index, adder, server: None }.up().await
+    Fixture { index, adder, server: None, _directory: None }.up().await
+}
+
+async fn embedded() -> Fixture {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (index, adder) = spawn(EmbeddedIndex::open(directory.path(), None).expect("an index"));
+    Fixture { index, adder, server: None, _directory: Some(directory) }.up().await
 }
 
 async fn tcp() -> Fixture {
     let server = IndexServer::start().await;
     let (index, adder) = spawn(TcpIndex::new(server.address.to_string(), QUICK));
-    Fixture { index, adder, server: Some(server) }.up().await
+    Fixture { index, adder, server: Some(server), _directory: None }.up().await
 }
 
 async fn next(index: &mut IndexHandle) -> IndexEvent {
@@ -116,7 +123,7 @@ impl Fixture {
 
 fn addition(host: usize, page: usize) -> Addition {
     let url = format!("http://h{host:02}.example/{page}");
-    Addition { doc: None, url: Url::parse(&url).expect("a URL") }
+    Addition { doc: None, url: Url::parse(&url).expect("a URL"), not_before: None }
 }
 
 fn done(doc: DocId) -> Report {
@@ -132,6 +139,9 @@ macro_rules! suite {
     ($($test:ident),* $(,)?) => {
         mod in_memory {
             $(#[tokio::test] async fn $test() { super::$test(super::memory().await).await; })*
+        }
+        mod in_a_directory {
+            $(#[tokio::test] async fn $test() { super::$test(super::embedded().await).await; })*
         }
         mod over_tcp {
             $(#[tokio::test] async fn $test() { super::$test(super::tcp().await).await; })*
@@ -236,7 +246,7 @@ async fn urls_of_all_shapes_come_back_as_they_went_in(mut fixture: Fixture) {
     let shapes =
         ["https://u:p@a.example/", "http://a.example.:81/?q", "http://[::1]/", "http://192.0.2.7/%20"];
     let urls: Vec<Url> = shapes.iter().map(|url| Url::parse(url).expect(url)).collect();
-    let additions = urls.iter().map(|url| Addition { doc: None, url: url.clone() });
+    let additions = urls.iter().map(|url| Addition { doc: None, url: url.clone(), not_before: None });
     fixture.adder.add(additions.collect()).await.expect("an index");
     let list = fixture.take(9, &[]).await;
     let got: Vec<&Url> = list.iter().map(|candidate| &candidate.url).collect();

@@ -20,6 +20,7 @@ fn readme() -> String {
 struct Server {
     child: Child,
     listen: String,
+    http: String,
 }
 
 impl Server {
@@ -41,8 +42,8 @@ impl Server {
             .unwrap();
         let mut ready = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-        let listen = ready.split_whitespace().find_map(|word| word.strip_prefix("listen=")).unwrap();
-        Server { listen: listen.to_owned(), child }
+        let address = |name: &str| ready.split_whitespace().find_map(|word| word.strip_prefix(name)).unwrap();
+        Server { listen: address("listen=").to_owned(), http: address("http=").to_owned(), child }
     }
 }
 
@@ -95,6 +96,46 @@ fn the_session_goes_as_printed() {
             printed.remove(&known);
         }
     }
+}
+
+/// Every command of the two sections runs as printed, but for the port, and gets an answer that is no error.
+#[test]
+fn feeding_and_watching_go_as_printed() {
+    let text = readme();
+    let (_, rest) = text.split_once("## Feeding it\n").unwrap();
+    let (sections, _) = rest.split_once("## Settings\n").unwrap();
+    let server = Server::start();
+    let binary = env!("CARGO_BIN_EXE_urlserver");
+    let curl = Command::new("curl").arg("--version").stdout(Stdio::null()).status().is_ok();
+    let commands = sections.lines().filter_map(|line| line.strip_prefix("    "));
+    let (mut ours, mut theirs) = (0, 0);
+    // All seven addresses are known once something was sent to each.
+    let spider = TcpStream::connect(&server.listen).unwrap();
+    spider.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
+    assert_eq!(BufReader::new(&spider).lines().take(7).filter_map(Result::ok).count(), 7);
+    for command in commands {
+        let command = match command.strip_prefix("urlserver ") {
+            Some(rest) => format!("{binary} {rest}"),
+            None if curl => command.replace("127.0.0.1:4333", &server.http),
+            None => continue,
+        };
+        ours += usize::from(command.starts_with(binary));
+        theirs += usize::from(command.starts_with("curl "));
+        let output = Command::new("sh")
+            .args(["-c", &command])
+            .env("URLSERVER_HTTP", &server.http)
+            .current_dir(env!("CARGO_MANIFEST_DIR"))
+            .output()
+            .unwrap();
+        let answer = String::from_utf8(output.stdout).unwrap();
+        assert!(
+            output.status.success() && !answer.is_empty(),
+            "{command}: {output:?}",
+            output = output.stderr
+        );
+        assert!(!answer.contains("\"error\""), "{command}: {answer}");
+    }
+    assert_eq!((ours, theirs), (4, if curl { 7 } else { 0 }));
 }
 
 #[test]

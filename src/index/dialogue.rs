@@ -353,7 +353,7 @@ mod tests {
     }
 
     fn addition(url: &str) -> Addition {
-        Addition { doc: None, url: Url::parse(url).expect(url) }
+        Addition { doc: None, url: Url::parse(url).expect(url), not_before: None }
     }
 
     #[test]

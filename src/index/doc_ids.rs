@@ -31,6 +31,22 @@ impl DocIds {
         true
     }
 
+    /// Gives `id` back, as if it had never been taken.
+    pub(super) fn release(&mut self, DocId(id): DocId) {
+        let Some((&first, &last)) = self.taken.range(..=id).next_back().filter(|(_, last)| **last >= id)
+        else {
+            return;
+        };
+        self.taken.remove(&first);
+        if first < id {
+            self.taken.insert(first, id - 1);
+        }
+        if id < last {
+            self.taken.insert(id + 1, last);
+        }
+        self.last_given = self.last_given.min(id.saturating_sub(1));
+    }
+
     /// Takes the next free id, from 1 on. `None` after 2^64 of them.
     pub(super) fn take_next(&mut self) -> Option<DocId> {
         let mut id = self.last_given.checked_add(1)?;
@@ -53,11 +69,20 @@ mod tests {
 
     proptest! {
         #[test]
-        fn behaves_like_a_set(ops in prop::collection::vec(prop::option::of(prop_oneof![0..40u64, u64::MAX - 3..=u64::MAX]), 0..80)) {
+        fn behaves_like_a_set(
+            ops in prop::collection::vec(
+                (prop::option::of(prop_oneof![0..40u64, u64::MAX - 3..=u64::MAX]), prop::bool::weighted(0.2)),
+                0..80,
+            ),
+        ) {
             let mut ids = DocIds::default();
             let mut model = HashSet::new();
-            for op in ops {
+            for (op, release) in ops {
                 match op {
+                    Some(id) if release => {
+                        ids.release(DocId(id));
+                        model.remove(&id);
+                    }
                     Some(id) => prop_assert_eq!(ids.take(DocId(id)), model.insert(id)),
                     None => {
                         let id = ids.take_next().map(|id| id.0);

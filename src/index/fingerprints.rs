@@ -42,6 +42,11 @@ impl Fingerprints {
         let place = shard.find(print);
         (shard.places[place] == EMPTY).then_some(Vacancy { shard, place, print })
     }
+
+    /// Whether `url` is known.
+    pub(super) fn contains(&mut self, url: &str) -> bool {
+        self.vacancy(url).is_none()
+    }
 }
 
 impl Shard {

@@ -1,11 +1,12 @@
 //! An index in a task of its own, and what the server holds of it.
 //!
-//! Every channel is bounded: one open request, `REPORT_BATCHES`, `ADD_BATCHES`, `EVENTS`. The server's
+//! Every channel is bounded: one open request, `REPORT_BATCHES`, `ADD_BATCHES`, `LOOK_UPS`, `EVENTS`. The server's
 //! loop never waits to hand something over: reports wait in the handle, which holds no more of them than
 //! there were pending documents, since a document has one report. Whoever adds URLs does wait.
 
-use super::{Added, Addition, Counters, DocumentIndex, IndexEvent};
+use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, Known};
 use crate::document::Report;
+use crate::url::Url;
 use std::sync::Arc;
 use thiserror::Error;
 use tokio::sync::{mpsc, oneshot};
@@ -15,6 +16,8 @@ use tokio::task::JoinHandle;
 const REPORT_BATCHES: usize = 4;
 /// Batches of new URLs on their way to the index's task.
 const ADD_BATCHES: usize = 4;
+/// Questions for single URLs on their way to the index's task.
+const LOOK_UPS: usize = 4;
 /// Events on their way to the server.
 const EVENTS: usize = 4;
 
@@ -35,10 +38,11 @@ pub struct IndexHandle {
     task: JoinHandle<()>,
 }
 
-/// Puts URLs into the index; as many of these as you like.
+/// Puts URLs into the index, and asks after them; as many of these as you like.
 #[derive(Clone, Debug)]
 pub struct Adder {
     batches: mpsc::Sender<Batch>,
+    look_ups: mpsc::Sender<LookUp>,
 }
 
 #[derive(Debug)]
@@ -55,18 +59,25 @@ struct Batch {
     reply: oneshot::Sender<Vec<Added>>,
 }
 
+#[derive(Debug)]
+struct LookUp {
+    url: Url,
+    reply: oneshot::Sender<Known>,
+}
+
 /// Runs `index` in a task of its own.
 pub fn spawn(index: impl DocumentIndex) -> (IndexHandle, Adder) {
     let (asks, asks_in) = mpsc::channel(1);
     let (reports, reports_in) = mpsc::channel(REPORT_BATCHES);
     let (batches, adds_in) = mpsc::channel(ADD_BATCHES);
+    let (look_ups, look_ups_in) = mpsc::channel(LOOK_UPS);
     let (events_out, events) = mpsc::channel(EVENTS);
     let counters = index.counters();
-    let inbox = Inbox { asks: asks_in, reports: reports_in, adds: adds_in };
+    let inbox = Inbox { asks: asks_in, reports: reports_in, adds: adds_in, look_ups: look_ups_in };
     let task = tokio::spawn(run(index, inbox, events_out));
     (
         IndexHandle { asks, reports, events, unsent: Vec::new(), asking: false, counters, task },
-        Adder { batches },
+        Adder { batches, look_ups },
     )
 }
 
@@ -135,12 +146,20 @@ impl Adder {
         self.batches.send(Batch { urls, reply }).await.map_err(|_| IndexGone)?;
         answer.await.map_err(|_| IndexGone)
     }
+
+    /// What the index knows of `url`.
+    pub async fn look_up(&self, url: Url) -> Result<Known, IndexGone> {
+        let (reply, answer) = oneshot::channel();
+        self.look_ups.send(LookUp { url, reply }).await.map_err(|_| IndexGone)?;
+        answer.await.map_err(|_| IndexGone)
+    }
 }
 
 struct Inbox {
     asks: mpsc::Receiver<Ask>,
     reports: mpsc::Receiver<Vec<Report>>,
     adds: mpsc::Receiver<Batch>,
+    look_ups: mpsc::Receiver<LookUp>,
 }
 
 /// Until the handle is dropped; then the reports that are left.
@@ -159,6 +178,7 @@ async fn run(mut index: impl DocumentIndex, mut inbox: Inbox, events: mpsc::Send
             },
             Some(reports) = inbox.reports.recv() => index.report(reports),
             Some(Batch { urls, reply }) = inbox.adds.recv() => index.add(urls, reply),
+            Some(LookUp { url, reply }) = inbox.look_ups.recv() => index.look_up(url, reply),
             open = pass_on(&mut index, &events) => if !open { break },
         }
     }

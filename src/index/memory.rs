@@ -5,13 +5,13 @@
 
 use super::doc_ids::DocIds;
 use super::fingerprints::Fingerprints;
-use super::{Added, Addition, Counters, DocumentIndex, IndexEvent};
+use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, Known, unix_seconds};
 use crate::document::{Candidate, Report};
 use crate::ids::DocId;
 use crate::time::Duration;
 use crate::url::Url;
 use crate::url_queue::{QueuedUrl, UrlQueue, UrlStore};
-use hashbrown::HashTable;
+use hashbrown::{HashMap, HashTable};
 use slab::Slab;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -20,6 +20,9 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 /// Most URLs of one host before it is the next one's turn: the default length of a host's queue.
 pub const TURN: usize = 100;
+
+/// URLs of one host that are walked in search of one.
+const WALK_MAX: usize = 100_000;
 
 /// All documents, by host.
 pub struct MemoryIndex {
@@ -30,6 +33,8 @@ pub struct MemoryIndex {
     known: Fingerprints,
     ids: DocIds,
     waiting: usize,
+    /// The few documents that have a time, in seconds since 1970. They are given out at once, with their wait.
+    not_before: HashMap<DocId, u64>,
     /// Used again for every URL that leaves.
     url: QueuedUrl,
     events: VecDeque<IndexEvent>,
@@ -53,6 +58,7 @@ impl MemoryIndex {
             known: Fingerprints::new(seed),
             ids: DocIds::default(),
             waiting: 0,
+            not_before: HashMap::new(),
             url: QueuedUrl::default(),
             events: VecDeque::from([IndexEvent::Up]),
             grown: false,
@@ -76,6 +82,20 @@ impl MemoryIndex {
         vacancy.take();
         self.push(doc, url);
         Added::Accepted(doc)
+    }
+
+    /// What is known of a URL. Walks its host's queue.
+    pub fn known(&mut self, url: &Url) -> Known {
+        if !self.known.contains(url.as_str()) {
+            return Known::Unknown;
+        }
+        let Some(host) = self.hosts.find(url.host()) else { return Known::GivenOrEnded };
+        let queue = &self.hosts.slab[host as usize].queue;
+        match self.store.position(queue, url.tail(), WALK_MAX) {
+            Some(_) => Known::Waiting,
+            None if queue.len() > WALK_MAX => Known::Unsaid,
+            None => Known::GivenOrEnded,
+        }
     }
 
     fn push(&mut self, doc: DocId, url: &Url) {
@@ -118,7 +138,9 @@ impl MemoryIndex {
                 break;
             }
             let url = Url::from_tail(&host.name, self.url.tail());
-            list.push(Candidate { doc: self.url.doc, url, ip: None, wait: Duration::ZERO });
+            let time = if self.not_before.is_empty() { None } else { self.not_before.remove(&self.url.doc) };
+            let wait = time.map_or(0, |time| time.saturating_sub(unix_seconds()));
+            list.push(Candidate { doc: self.url.doc, url, ip: None, wait: Duration::from_secs(wait) });
         }
         if host.queue.is_empty() {
             self.hosts.remove(id);
@@ -147,12 +169,18 @@ impl DocumentIndex for MemoryIndex {
 
     fn add(&mut self, urls: Vec<Addition>, reply: oneshot::Sender<Vec<Added>>) {
         let added: Vec<Added> = urls.iter().map(|new| self.insert(new.doc, &new.url)).collect();
-        let accepted = added.iter().filter(|added| matches!(added, Added::Accepted(_))).count();
-        self.counters.added.add(accepted);
-        self.counters.duplicates.add(added.iter().filter(|added| **added == Added::Duplicate).count());
-        self.grown |= accepted > 0;
+        for (new, added) in urls.iter().zip(&added) {
+            if let (Some(time), Added::Accepted(doc)) = (new.not_before, added) {
+                self.not_before.insert(*doc, time);
+            }
+        }
+        self.grown |= self.counters.count_added(&added) > 0;
         // Whoever asked may be gone.
         let _ = reply.send(added);
+    }
+
+    fn look_up(&mut self, url: Url, reply: oneshot::Sender<Known>) {
+        let _ = reply.send(self.known(&url));
     }
 
     async fn event(&mut self) -> IndexEvent {
@@ -185,11 +213,15 @@ struct Host {
 }
 
 impl Hosts {
+    fn find(&self, name: &str) -> Option<u32> {
+        self.names.find(self.hash(name), |&id| *self.slab[id as usize].name == *name).copied()
+    }
+
     fn find_or_insert(&mut self, name: &str) -> u32 {
-        let hash = self.hash(name);
-        if let Some(&id) = self.names.find(hash, |&id| *self.slab[id as usize].name == *name) {
+        if let Some(id) = self.find(name) {
             return id;
         }
+        let hash = self.hash(name);
         let id = self.slab.insert(Host { name: name.into(), queue: UrlQueue::default() }) as u32;
         let (slab, seed) = (&self.slab, self.seed);
         let rehash = |&id: &u32| xxh3_64_with_seed(slab[id as usize].name.as_bytes(), seed);
@@ -263,6 +295,18 @@ mod tests {
         assert_eq!(index.insert(Some(DocId(1)), &url(0, 1)), Added::IdTaken);
         assert_eq!(index.insert(Some(DocId(2)), &url(0, 0)), Added::Duplicate);
         assert_eq!(index.insert(None, &url(0, 1)), Added::Accepted(DocId(2)), "a refused URL is still new");
+    }
+
+    #[test]
+    fn a_url_is_unknown_then_waits_then_is_given() {
+        let mut index = filled(2, 3);
+        assert_eq!(index.known(&url(5, 0)), Known::Unknown);
+        assert_eq!(index.known(&url(0, 7)), Known::Unknown);
+        assert_eq!(index.known(&url(0, 2)), Known::Waiting);
+        index.take(2, &["h001.example".into()]);
+        assert_eq!((index.known(&url(0, 1)), index.known(&url(0, 2))), (Known::GivenOrEnded, Known::Waiting));
+        index.take(9, &[]);
+        assert_eq!(index.known(&url(0, 2)), Known::GivenOrEnded);
     }
 
     #[test]

@@ -2,12 +2,14 @@
 //!
 //! A backend is a [`DocumentIndex`]: told what is wanted, it says in its own time what there is. The
 //! server never touches one: it runs in a task of its own, behind an [`IndexHandle`] ([`handle`]).
-//! [`memory`] keeps everything in RAM, [`tcp`] speaks to an index elsewhere; [`seeds`] reads files of URLs.
+//! [`embedded`] keeps everything in files, [`memory`] in RAM, [`tcp`] speaks to an index elsewhere; [`seeds`] reads
+//! files of URLs.
 //!
 //! Not here: which host may be asked when, and whether a document is already pending. That is the scheduler's.
 
 pub mod dialogue;
 mod doc_ids;
+pub mod embedded;
 mod fingerprints;
 pub mod handle;
 pub mod memory;
@@ -15,11 +17,12 @@ mod outbox;
 pub mod seeds;
 pub mod tcp;
 
+pub use embedded::EmbeddedIndex;
 pub use handle::{Adder, IndexGone, IndexHandle, spawn};
 pub use memory::MemoryIndex;
 pub use tcp::{TcpIndex, TcpOptions};
 
-use crate::document::{Candidate, Report};
+use crate::document::{Candidate, End, Report};
 use crate::ids::DocId;
 use crate::url::Url;
 use std::sync::Arc;
@@ -37,6 +40,11 @@ pub trait DocumentIndex: Send + 'static {
 
     /// Takes new URLs and says what became of each, in the same order.
     fn add(&mut self, urls: Vec<Addition>, reply: oneshot::Sender<Vec<Added>>);
+
+    /// Says what is known of a URL. One that cannot say leaves this as it is.
+    fn look_up(&mut self, _url: Url, reply: oneshot::Sender<Known>) {
+        let _ = reply.send(Known::Unsaid);
+    }
 
     /// What the index says next; does the work that leads to it. May be dropped at any time and called
     /// again, and nothing is lost.
@@ -76,6 +84,8 @@ pub struct Addition {
     pub doc: Option<DocId>,
     /// What to fetch.
     pub url: Url,
+    /// Not to be sent before this time, in seconds since 1970. An index over TCP is not told.
+    pub not_before: Option<u64>,
 }
 
 /// What became of an [`Addition`].
@@ -91,8 +101,30 @@ pub enum Added {
     IdTaken,
     /// This index names its documents itself.
     OwnIdsOnly,
-    /// The index cannot be reached, and too many wait for it already. Try again later.
+    /// The index cannot be reached, and too many wait for it already; or it cannot write. Try again later.
     NoRoom,
+}
+
+/// What an index knows of a URL.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Known {
+    /// It was never added.
+    Unknown,
+    /// It waits to be given out.
+    Waiting,
+    /// It was given out, and has not ended.
+    Given,
+    /// It was given out; whether it has ended is not kept.
+    GivenOrEnded,
+    /// It has ended.
+    Ended {
+        /// How.
+        end: End,
+        /// When, in seconds since 1970, if that is kept.
+        at: Option<u64>,
+    },
+    /// The index does not say.
+    Unsaid,
 }
 
 macro_rules! counters {
@@ -135,6 +167,8 @@ counters! {
     duplicates,
     /// Connections that were lost.
     lost,
+    /// Reads and writes that failed.
+    io_errors,
 }
 
 /// A number that only grows.
@@ -153,9 +187,22 @@ impl Counter {
     }
 }
 
+/// The wall clock, in whole seconds since 1970.
+pub(crate) fn unix_seconds() -> u64 {
+    std::time::SystemTime::now()
+        .duration_since(std::time::SystemTime::UNIX_EPOCH)
+        .map_or(0, |since| since.as_secs())
+}
+
 impl Counters {
+    fn count_added(&self, added: &[Added]) -> usize {
+        let accepted = added.iter().filter(|added| matches!(added, Added::Accepted(_))).count();
+        self.added.add(accepted);
+        self.duplicates.add(added.iter().filter(|added| **added == Added::Duplicate).count());
+        accepted
+    }
+
     fn count_reports(&self, reports: &[Report]) {
-        use crate::document::End;
         for report in reports {
             match report.end {
                 End::Done(_) => self.done.add(1),

@@ -1,4 +1,5 @@
 //! Files of URLs: lines `URL` or `DOC_ID URL`, `#` comments, blank lines. The body of `POST /api/urls` is the same.
+//! Behind the URL may stand `not-before=UNIX_SECONDS`: it is not sent before then.
 //!
 //! Read as a stream: a file of any length costs one buffer. A bad line is named, and the others go on.
 
@@ -13,7 +14,7 @@ use thiserror::Error;
 use tokio::fs::File;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-/// Longest line: the longest URL, and room for its id.
+/// Longest line: the longest URL, and room for its id and its time.
 pub const LINE_MAX: usize = URL_MAX + 64;
 /// Bytes read at once.
 const READ_MAX: usize = 64 * 1024;
@@ -33,6 +34,9 @@ pub enum SeedError {
     /// The first of two words is no DOC_ID.
     #[error("DOC_ID must be a number below 2^64")]
     DocId,
+    /// The time behind the URL is none.
+    #[error("not-before must be a number of seconds since 1970")]
+    NotBefore,
     /// Not text.
     #[error("not UTF-8")]
     Utf8,
@@ -56,6 +60,7 @@ pub fn parse(line: &[u8]) -> Result<Option<Addition>, SeedError> {
     if line.is_empty() || line.starts_with(b"#") {
         return Ok(None);
     }
+    let (line, not_before) = split_time(line)?;
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
     let (doc, url) = match (words.next(), words.next(), words.next()) {
         (Some(url), None, _) => (None, url),
@@ -63,7 +68,16 @@ pub fn parse(line: &[u8]) -> Result<Option<Addition>, SeedError> {
         _ => return Err(SeedError::Words),
     };
     let url = std::str::from_utf8(url).map_err(|_| SeedError::Utf8)?;
-    Ok(Some(Addition { doc, url: Url::parse(url)? }))
+    Ok(Some(Addition { doc, url: Url::parse(url)?, not_before }))
+}
+
+/// The line without the time at its end, and that time.
+fn split_time(line: &[u8]) -> Result<(&[u8], Option<u64>), SeedError> {
+    let last = line.iter().rposition(u8::is_ascii_whitespace).map_or(0, |space| space + 1);
+    match line[last..].strip_prefix(b"not-before=") {
+        Some(time) if last > 0 => Ok((&line[..last], Some(number(time).ok_or(SeedError::NotBefore)?))),
+        _ => Ok((line, None)),
+    }
 }
 
 /// Bytes into lines into URLs, without I/O: [`SeedLines::push`] what has come, take what is whole.
@@ -273,6 +287,17 @@ mod tests {
         let want: Vec<_> = (1..).zip(want.map(Some).into_iter().chain([None])).collect();
         assert_eq!(errors, want);
         assert_eq!(lines(&[b"http://a.example/\xff"]), [(1, Err(SeedError::Utf8))]);
+    }
+
+    #[test]
+    fn a_time_stands_behind_the_url() {
+        let time = |line: &str| parse(line.as_bytes()).map(|new| new.and_then(|new| new.not_before));
+        assert_eq!(time("http://a.example/ not-before=1767225600"), Ok(Some(1_767_225_600)));
+        assert_eq!(time("7 http://a.example/\tnot-before=0 "), Ok(Some(0)));
+        assert_eq!(time("http://a.example/?not-before=5"), Ok(None));
+        assert_eq!(time("http://a.example/ not-before=soon"), Err(SeedError::NotBefore));
+        assert_eq!(time("http://a.example/ x not-before=5"), Err(SeedError::DocId));
+        assert!(matches!(time("not-before=5"), Err(SeedError::Url(_))));
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ pub(super) struct Ip {
     pub(super) gate: GateId,
     /// Hosts that use it now.
     pub(super) hosts: List,
+    pub(super) host_count: u32,
     /// Documents of those hosts that have not ended.
     pub(super) pending: u64,
     /// Records that name it.
@@ -58,6 +59,7 @@ impl Ips {
             address,
             gate,
             hosts: List::default(),
+            host_count: 0,
             pending: 0,
             records: 0,
             health: Health::default(),

@@ -313,9 +313,12 @@ impl Scheduler {
             law!("L9", ip.pending == expected, "{} counts {}, not {expected}", ip.address, ip.pending);
             let named = records.get(&id).copied().unwrap_or(0);
             law!("L9", ip.records == named, "{} is in {named} records", ip.address);
+            let mut hosts = 0;
             for host in self.ip_links.iter(&ip.hosts) {
                 law!("L9", self.hosts[host].ip == Some(id), "{host:?} is not on {}", ip.address);
+                hosts += 1;
             }
+            law!("L9", ip.host_count == hosts, "{} counts {}, not {hosts}", ip.address, ip.host_count);
             let max = u64::from(self.config.ip_max_urls);
             law!("L9", ip.crowded == (max > 0 && ip.pending > max), "{} crowded", ip.address);
         }

@@ -137,6 +137,11 @@ impl Gate {
         Duration::from_micros(self.gap_micros)
     }
 
+    /// When the clocks of an open gate had run out.
+    pub(super) fn opened_at(&self) -> Instant {
+        self.opens_at.max(self.rests_until).max(self.held_until)
+    }
+
     /// Another gap from now on, counted from the send that was last.
     pub(super) fn set_gap(&mut self, gap: Duration) {
         let before = std::mem::replace(&mut self.gap_micros, micros_rounded_up(gap));

@@ -2,6 +2,7 @@
 
 use super::lists::{Links, List};
 use super::origins::Permit;
+use super::slots::MayGo;
 use super::table::Table;
 use super::timers::Timers;
 use crate::ids::{GateId, HostId, IpId, LeaseId, SpiderId, TransId};
@@ -48,6 +49,7 @@ pub(super) struct Flight {
     pub(super) ip: IpId,
     /// The gates it has passed, and is counted at until it ends.
     pub(super) gates: GateSet,
+    pub(super) may_go: MayGo,
 }
 
 /// The gates that apply to one send: host, address, alias, group.

@@ -5,8 +5,9 @@
 //! come back at the latest. The server drives it with a real clock, the simulator with a virtual one.
 //!
 //! A document's way: `admit` puts it into its host's queue, `names` finds the host's address,
-//! `permission` asks for its robots.txt and judges it, `send` passes it through the gates to a spider, `status` hears of it, `ends` reports it.
-//! `demand` asks the index for more. What must always hold is written down, and run, in `check`.
+//! `permission` asks for its robots.txt and judges it, `send` passes it through the gates to a spider, `status`
+//! hears of it, `ends` reports it. `demand` asks the index for more, and `look` lets people see how things stand.
+//! What must always hold is written down, and run, in `check`.
 //!
 //! Costs: every operation is O(1), or O(log n) in the timers that are set. Only the number of spiders is
 //! walked, and what is answered to a question for a list (the reject list) or lost with a spider.
@@ -23,6 +24,7 @@ mod health;
 mod hosts;
 mod leases;
 mod lists;
+pub mod look;
 mod names;
 mod opinion;
 mod orders;
@@ -37,6 +39,7 @@ mod stats;
 mod status;
 mod table;
 mod timers;
+mod timings;
 
 pub use admit::Admission;
 pub use clocks::{CLOCK_MIN, ClockKey, Note};
@@ -52,6 +55,7 @@ pub use reservations::{ReleaseError, Reserved, ReservedUrl, Token};
 pub use send::Work;
 pub use slots::Lines;
 pub use stats::{Counters, Stats};
+pub use timings::{Histogram, Timings};
 
 use crate::document::Report;
 use crate::hostdb::health::HealthRule;
@@ -180,6 +184,7 @@ pub struct Scheduler {
     config: Config,
     rng: fastrand::Rng,
     counters: Counters,
+    timings: Timings,
 
     hosts: Hosts,
     /// Family of `leftover` and `idle`.
@@ -254,6 +259,7 @@ impl Scheduler {
         Scheduler {
             rng,
             counters: Counters::default(),
+            timings: Timings::default(),
             hosts: Hosts::default(),
             place_links: Links::default(),
             leftover: List::default(),
@@ -333,8 +339,8 @@ impl Scheduler {
         while let Some(host) = self.origins.timers.pop_due(now) {
             self.handle_origin_timer(now, host);
         }
-        while let Some(gate) = self.gates.timers.pop_due(now) {
-            self.settle(now, gate);
+        while let Some((gate, opened)) = self.gates.timers.pop_due_at(now) {
+            self.settle_opened(now, gate, Some(opened));
         }
         self.sweep(now);
     }

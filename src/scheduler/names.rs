@@ -158,7 +158,7 @@ impl Scheduler {
     }
 
     /// What to do about the host's name.
-    fn advice(&self, now: Instant, host: HostId) -> Advice {
+    pub(super) fn advice(&self, now: Instant, host: HostId) -> Advice {
         let host = &self.hosts[host];
         host.record.advice(now, &self.config.ttl, host.unanswered > 0)
     }
@@ -244,11 +244,13 @@ impl Scheduler {
         let pending = self.hosts[host].pending() as u64;
         if let Some(old) = self.hosts[host].ip {
             self.ip_links.remove(&mut self.ips[old].hosts, host);
+            self.ips[old].host_count -= 1;
             self.drop_pending_on(old, pending);
         }
         self.hosts[host].ip = ip;
         if let Some(new) = ip {
             self.ip_links.push_back(&mut self.ips[new].hosts, host);
+            self.ips[new].host_count += 1;
             self.add_pending_on(new, pending);
         }
         let address = ip.map(|ip| self.ips[ip].address);

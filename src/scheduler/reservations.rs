@@ -121,6 +121,7 @@ impl Scheduler {
     ) -> Option<Reserved> {
         let (gates, ip) = (self.gate_set(host)?, self.hosts[host].ip?);
         gates.iter().for_each(|gate| self.gates[gate].enter());
+        let may_go = self.slots[slot].may_go;
         // What is in flight of a host is in its slot.
         let room = self.config.queue_len.saturating_sub(self.hosts[host].in_flight);
         let first = self.take_reserved(host);
@@ -137,7 +138,7 @@ impl Scheduler {
         self.in_flight += u64::from(count);
         self.counters.sent += u64::from(count);
         self.counters.reservations += 1;
-        let flight = Flight { trans, spider: NOBODY, ip, gates };
+        let flight = Flight { trans, spider: NOBODY, ip, gates, may_go };
         let id = self.reservations.table.insert(Reservation { token, host, flight, docs, count, since: now });
         self.reservations.by_token.insert(token, id);
         self.slots.draw_ticket(slot);

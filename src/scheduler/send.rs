@@ -4,7 +4,7 @@ use super::Scheduler;
 use super::gates::{Closed, GateOwner};
 use super::leases::{Flight, GateSet, LeaseState};
 use super::permission::Step;
-use super::slots::Wait;
+use super::slots::{MayGo, Wait};
 use crate::ids::{DocId, GateId, HostId, LeaseId, SlotId, SpiderId, TransId};
 use crate::time::Instant;
 use crate::url::Tail;
@@ -62,9 +62,10 @@ impl Scheduler {
     fn send(&mut self, now: Instant, slot: SlotId, host: HostId, spider: SpiderId) -> LeaseId {
         let lease = self.take_lease(host);
         let trans = self.slots.use_cell(slot, lease);
+        let may_go = self.slots[slot].may_go;
         if let (Some(gates), Some(ip)) = (self.gate_set(host), self.hosts[host].ip) {
             gates.iter().for_each(|gate| self.gates[gate].enter());
-            self.leases[lease].state = LeaseState::Unwritten(Flight { trans, spider, ip, gates });
+            self.leases[lease].state = LeaseState::Unwritten(Flight { trans, spider, ip, gates, may_go });
         }
         self.note_sent(host, lease);
         self.leases[lease].attempts += 1;
@@ -160,7 +161,7 @@ impl Scheduler {
         }
         match self.first_owed(slot, gates) {
             Some(gate) => self.wait_at(now, slot, gate),
-            None => self.line_up(slot, Some(step)),
+            None => self.line_up(slot, Some(step), MayGo { since: now, by_clock: false }),
         }
     }
 
@@ -175,11 +176,11 @@ impl Scheduler {
     }
 
     /// A slot that no gate stops waits for its turn.
-    fn line_up(&mut self, slot: SlotId, step: Option<Step>) {
+    fn line_up(&mut self, slot: SlotId, step: Option<Step>, may_go: MayGo) {
         match step {
             Some(Step::Fetch) => self.slots.wait_to_fetch(slot),
             // Without a step it finds out when its turn comes.
-            Some(Step::Send) | None => self.slots.wait_ready(slot),
+            Some(Step::Send) | None => self.slots.wait_ready(slot, may_go),
         }
     }
 
@@ -191,6 +192,11 @@ impl Scheduler {
     /// Wakes the first waiter of an open gate, or sets the timer of one that opens by time. Must be called
     /// after whatever may have opened or closed a gate.
     pub(super) fn settle(&mut self, now: Instant, gate: GateId) {
+        self.settle_opened(now, gate, None);
+    }
+
+    /// The same, for a gate whose clock ran out at `opened`, which may have been noticed late.
+    pub(super) fn settle_opened(&mut self, now: Instant, gate: GateId, opened: Option<Instant>) {
         let entry = &self.gates[gate];
         let Some(first) = entry.waiters.front::<SlotId>() else {
             return self.gates.timers.cancel(gate);
@@ -201,8 +207,11 @@ impl Scheduler {
                 self.gates[gate].woken = Some(first);
                 self.slots.park(&mut self.gates, first);
                 self.slots[first].woken_by = Some(gate);
+                let opened = opened.or_else(|| self.gates.timers.at(gate).filter(|&at| at <= now));
+                let since = opened.map_or(now, |at| at.max(self.gates[gate].opened_at()).min(now));
+                let may_go = MayGo { since, by_clock: opened.is_some() };
                 let step = self.slots[first].host.and_then(|host| self.next_step(now, host));
-                self.line_up(first, step);
+                self.line_up(first, step, may_go);
             }
             Some(Closed::Until(at, _)) => self.gates.timers.set(gate, at),
             Some(Closed::Full | Closed::Writing) => self.gates.timers.cancel(gate),
@@ -242,6 +251,11 @@ impl Scheduler {
             entry.first_unwritten = self.leases.links.next(lease);
             let LeaseState::Unwritten(flight) = self.leases[lease].state else { return };
             self.leases.start_clocks(now, lease, flight);
+            let delay = now.since(flight.may_go.since);
+            self.timings.send_delay.observe(delay);
+            if flight.may_go.by_clock {
+                self.timings.gap_error.observe(delay);
+            }
             for gate in flight.gates.iter() {
                 self.gates[gate].stamp(now);
                 self.settle(now, gate);

@@ -4,6 +4,7 @@ use super::gates::{GateOwner, Gates};
 use super::lists::{Links, List};
 use super::table::Key;
 use crate::ids::{GateId, HostId, LeaseId, SlotId, SpiderId, TransId};
+use crate::time::Instant;
 
 /// One of `queue_count` places for a host with work.
 pub(super) struct Slot {
@@ -15,7 +16,17 @@ pub(super) struct Slot {
     pub(super) ticket: u64,
     /// The spider that serves its host.
     pub(super) spider: Option<SpiderId>,
+    /// Since when it may send, while it is in the ready line.
+    pub(super) may_go: MayGo,
     free_cell: u32,
+}
+
+/// Since when something may be sent.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct MayGo {
+    pub(super) since: Instant,
+    /// A gate's clock has let it in.
+    pub(super) by_clock: bool,
 }
 
 /// Where a slot waits: always in exactly one place.
@@ -128,6 +139,7 @@ impl Slots {
             woken_by: None,
             ticket: 0,
             spider: None,
+            may_go: MayGo::default(),
             free_cell: 0,
         });
         let chain = (1..self.cells_per_slot).map(|next| Cell::Free { next });
@@ -183,6 +195,15 @@ impl Slots {
         }
     }
 
+    /// The leases in the cells of `slot`.
+    pub(super) fn leases_in(&self, slot: SlotId) -> impl Iterator<Item = LeaseId> + '_ {
+        let cells = (0..self.cells_per_slot).map(move |cell| self.cells[self.cell_index(slot, cell)]);
+        cells.filter_map(|cell| match cell {
+            Cell::Used(lease) => Some(lease),
+            Cell::Free { .. } => None,
+        })
+    }
+
     fn parts(&self, trans: TransId) -> (SlotId, u32) {
         let slot = trans.0 & ((1 << self.slot_bits) - 1);
         let cell = (trans.0 >> self.slot_bits) & ((1 << self.cell_bits) - 1);
@@ -194,8 +215,9 @@ impl Slots {
     }
 
     /// Moves a parked slot to the end of the ready line.
-    pub(super) fn wait_ready(&mut self, slot: SlotId) {
+    pub(super) fn wait_ready(&mut self, slot: SlotId, may_go: MayGo) {
         debug_assert_eq!(self[slot].wait, Wait::Parked);
+        self[slot].may_go = may_go;
         self[slot].wait = Wait::Ready;
         self.lines.ready += 1;
         self.waiting.push_back(&mut self.ready, slot);

@@ -50,6 +50,7 @@ impl Scheduler {
         };
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
+        self.timings.fetch.observe(now.since(written));
         self.rest(now, flight.gates, now.since(written), went_well(done.outcome));
         self.conclude_fetch(now, lease, &flight, written, done);
         self.settle_all(now, flight.gates);

@@ -51,6 +51,11 @@ impl<K: Key, T> Table<K, T> {
         self.slab.get(id.index())
     }
 
+    /// One beyond the last id there can be.
+    pub(super) fn end(&self) -> usize {
+        self.slab.capacity()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.slab.len()
     }

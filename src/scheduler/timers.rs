@@ -79,13 +79,18 @@ impl<K: Key> Timers<K> {
 
     /// Takes out the first one that is due.
     pub(super) fn pop_due(&mut self, now: Instant) -> Option<K> {
-        let first = self.heap.first()?;
-        if first.at > now {
+        self.pop_due_at(now).map(|(id, _)| id)
+    }
+
+    /// The same, with the time for which it was set.
+    pub(super) fn pop_due_at(&mut self, now: Instant) -> Option<(K, Instant)> {
+        let &Entry { at, id } = self.heap.first()?;
+        if at > now {
             return None;
         }
-        let id = K::from_index(first.id as usize);
+        let id = K::from_index(id as usize);
         self.cancel(id);
-        Some(id)
+        Some((id, at))
     }
 
     fn replace(&mut self, place: usize, entry: Entry) {

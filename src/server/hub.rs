@@ -13,6 +13,7 @@ use crate::index::{Adder, IndexEvent, IndexHandle};
 use crate::robots::Answer;
 use crate::scheduler::{Admission, Scheduler, Stats, Trying};
 use crate::time::{Duration, Instant};
+use crate::url::Url;
 use indexmap::{IndexMap, IndexSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -288,6 +289,11 @@ impl Hub {
             Event::Call(task) => task(self),
             Event::Stop => {}
         }
+    }
+
+    /// Whether a URL was given by the index, and is not taken in yet.
+    pub(super) fn is_arriving(&self, url: &Url) -> bool {
+        self.arrivals.iter().any(|candidate| candidate.url == *url)
     }
 
     /// Something may be to do again.

@@ -19,7 +19,8 @@ mod spiders;
 pub use rules::scheduler_config;
 
 use crate::hostdb::{Resolver, ResolverError};
-use crate::index::{self, Adder, IndexHandle, MemoryIndex, TcpIndex, TcpOptions, seeds};
+use crate::index::embedded::IndexError;
+use crate::index::{self, Adder, EmbeddedIndex, IndexHandle, MemoryIndex, TcpIndex, TcpOptions, seeds};
 use crate::scheduler::Scheduler;
 use crate::settings::{IndexAt, Settings};
 use crate::time::Duration;
@@ -70,6 +71,9 @@ pub enum ServerError {
         /// What the system says.
         source: io::Error,
     },
+    /// The index in a directory cannot be used.
+    #[error("cannot open the document index: {0}")]
+    Index(#[from] IndexError),
     /// This version has no such index.
     #[error("this version has no document index of the kind {0}")]
     NoSuchIndex(String),
@@ -115,7 +119,7 @@ pub fn run(settings: Settings) -> Result<(), ServerError> {
         let listener = listener.try_clone()?;
         let token = settings.http_token.as_ref().map(|secret| secret.expose().to_owned());
         let listener = rim.block_on(async { tokio::net::TcpListener::from_std(listener) })?;
-        rim.spawn(http::serve(listener, events.clone(), token));
+        rim.spawn(http::serve(listener, events.clone(), adder.clone(), token));
     }
     rim.spawn(feed_seeds(settings.seeds.clone(), adder, events.clone()));
     say_ready(listener.as_ref(), http_listener.as_ref())?;
@@ -164,7 +168,7 @@ fn open_index(settings: &Settings) -> Result<(IndexHandle, Adder), ServerError> 
     match &settings.index {
         IndexAt::Memory => Ok(index::spawn(MemoryIndex::default())),
         IndexAt::Tcp(address) => Ok(index::spawn(TcpIndex::new(address.clone(), TcpOptions::default()))),
-        IndexAt::Dir(_) => Err(ServerError::NoSuchIndex("dir:".into())),
+        IndexAt::Dir(path) => Ok(index::spawn(EmbeddedIndex::open(path, settings.recrawl_after)?)),
         IndexAt::Postgres(_) => Err(ServerError::NoSuchIndex("postgres:".into())),
     }
 }

@@ -201,7 +201,7 @@ impl Hub {
         }
         self.additions += 1;
         let (adder, events) = (self.around.adder.clone(), self.around.events.clone());
-        let urls = found.into_iter().map(|url| Addition { doc: None, url }).collect();
+        let urls = found.into_iter().map(|url| Addition { doc: None, url, not_before: None }).collect();
         tokio::spawn(async move {
             if adder.add(urls).await.is_err() {
                 tracing::debug!("URLs found by a spider came after the index was closed");

@@ -76,6 +76,6 @@ fn understand(mut gathered: Gathered) -> Result<Effective, SettingsError> {
     if !gathered.problems.is_empty() {
         return Err(SettingsError { problems: gathered.problems });
     }
-    let warnings = rules::without_effect(&gathered);
+    let warnings = rules::without_effect(&settings, &gathered);
     Ok(Effective { settings, warnings, given: gathered.given })
 }

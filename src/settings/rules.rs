@@ -11,7 +11,7 @@ use std::time::Duration;
 
 /// Settings that are understood but change nothing in this version.
 pub const NOT_YET: &[(&str, &str)] = &[
-    ("recrawl_after", "a finished URL is never crawled again yet"),
+    ("recrawl_after", "only an index in a directory (`dir:`) takes a finished URL again"),
     ("claim_expiry_1", "no index can be shared yet"),
     ("claim_expiry_2", "no index can be shared yet"),
     ("instance", "no index can be shared yet"),
@@ -20,12 +20,11 @@ pub const NOT_YET: &[(&str, &str)] = &[
 /// Whether this version has the backend; else its name.
 fn missing_backend(index: &IndexAt) -> Option<&'static str> {
     match index {
-        IndexAt::Memory | IndexAt::Tcp(_) => None,
-        IndexAt::Dir(_) => Some("dir:PATH"),
+        IndexAt::Memory | IndexAt::Dir(_) | IndexAt::Tcp(_) => None,
         IndexAt::Postgres(_) => Some("postgres://…"),
     }
 }
-const BACKENDS: &str = "`memory` or `tcp://HOST:PORT`";
+const BACKENDS: &str = "`memory`, `dir:PATH` or `tcp://HOST:PORT`";
 
 /// Most active cells: a cell is named by 32 bits in a TRANS_ID.
 const CELLS_MAX: u64 = 1 << 32;
@@ -45,11 +44,14 @@ pub(super) fn apply(settings: &mut Settings, gathered: &mut Gathered) {
 }
 
 /// Warnings about settings that were given and have no effect.
-pub(super) fn without_effect(gathered: &Gathered) -> Vec<String> {
+pub(super) fn without_effect(settings: &Settings, gathered: &Gathered) -> Vec<String> {
     let given = |name: &str| gathered.of(name).origin != Origin::Default;
     NOT_YET
         .iter()
-        .filter(|(name, _)| given(name))
+        .filter(|(name, _)| match *name {
+            "recrawl_after" => given(name) && !matches!(settings.index, IndexAt::Dir(_)),
+            _ => given(name),
+        })
         .map(|(name, what)| format!("{name} has no effect in this version: {what}"))
         .collect()
 }

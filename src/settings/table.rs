@@ -132,10 +132,10 @@ settings! {
     }
     "Documents" {
         /// Document index.
-        index: IndexAt, IndexAt, Text("memory");
+        index: IndexAt, IndexAt, Text("dir:urlserver-data");
         /// Files of URLs put into the index at start; lines `URL` or `DOC_ID URL`, `#` comments.
         seeds: Vec<PathBuf>, Files, Empty;
-        /// A finished URL that is added again is crawled again after this long.
+        /// A finished URL that is added again is crawled again after this long; for `dir:` indexes.
         recrawl_after: Option<Duration>, TimeOrNone, Text(NONE);
         /// Exit once the index has nothing more, nothing is queued and nothing is in flight.
         exit_when_done: bool, Truth, Text("false");

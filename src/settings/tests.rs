@@ -44,7 +44,7 @@ fn defaults_are_those_of_the_contract() {
     let settings = Settings::default();
     assert_eq!(settings.listen, Some("127.0.0.1:4332".parse().unwrap()));
     assert_eq!(settings.http, Some("127.0.0.1:4333".parse().unwrap()));
-    assert_eq!(settings.index, IndexAt::Memory);
+    assert_eq!(settings.index, IndexAt::Dir("urlserver-data".into()));
     assert_eq!((settings.queue_count, settings.queue_len), (1000, 100));
     assert_eq!(settings.req_host_concurrent.get(), 1);
     assert_eq!(settings.req_ip_concurrent, NonZeroU32::new(1));
@@ -224,7 +224,7 @@ fn settings_that_do_not_go_together_are_refused() {
 
 #[test]
 fn backends_that_do_not_exist_yet_are_refused() {
-    for index in ["dir:data", "postgres://h/d"] {
+    for index in ["postgres://h/d"] {
         let problems = problems(Settings::from_pairs(&[("index", index)]));
         assert!(problems[0].starts_with(&format!("index = {index} (flag --index): must be `memory`")));
     }
@@ -234,7 +234,9 @@ fn backends_that_do_not_exist_yet_are_refused() {
 fn settings_without_effect_are_warned_of_when_given() {
     let warnings = |pairs: &[(&str, &str)]| Settings::load(&sources(pairs, &[])).unwrap().warnings;
     assert!(warnings(&[]).is_empty());
-    let given = warnings(&[("robots", "ignore"), ("recrawl_after", "1d"), ("queue_len", "5")]);
+    let pairs = [("robots", "ignore"), ("recrawl_after", "1d"), ("queue_len", "5")];
+    assert!(warnings(&pairs).is_empty());
+    let given = warnings(&[&pairs[..], &[("index", "memory")]].concat());
     assert!(given.len() == 1 && given[0].starts_with("recrawl_after has no effect"), "{given:?}");
 }
 

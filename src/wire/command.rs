@@ -142,7 +142,8 @@ fn done<'a>(trans: TransId, said: &[u8]) -> Command<'a> {
     Command::Done { trans, said: Said { outcome: outcome.unwrap_or(Outcome::Unsaid), retry_after } }
 }
 
-fn outcome_of(word: &[u8]) -> Option<Outcome> {
+/// The outcome that a word of the protocol means.
+pub fn outcome_of(word: &[u8]) -> Option<Outcome> {
     if let &[b'1'..=b'5', b'0'..=b'9', b'0'..=b'9'] = word {
         return number(word).and_then(|code| u16::try_from(code).ok()).map(Outcome::Status);
     }

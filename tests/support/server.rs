@@ -109,7 +109,8 @@ impl Setup {
         (status.code(), out.recv().unwrap_or_default(), log.recv().unwrap_or_default())
     }
 
-    fn spawn(&self) -> Child {
+    /// Starts it, and waits for nothing.
+    pub(crate) fn spawn(&self) -> Child {
         let mut command = Command::new(env!("CARGO_BIN_EXE_urlserver"));
         command.args(&self.arguments).env_remove("RUST_LOG");
         for (name, _) in std::env::vars_os() {

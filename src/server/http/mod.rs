@@ -1,21 +1,33 @@
-//! The HTTP interface.
+//! The HTTP interface: one file per call, or per family of calls.
+//!
+//! Every wait has an end and every size a bound: connections, heads, silences, readers that do not read. Handlers look
+//! at the hub through [`Desk::call`], a bounded part at a time.
 
 mod control;
+mod explain;
+mod feed;
 mod guard;
+mod hosts;
+mod ips;
+mod metrics;
+mod patient;
+mod query;
 mod reservations;
 mod stats;
 
 use super::hub::{Event, Hub};
+use crate::index::Adder;
 use crate::time::Duration;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::middleware::from_fn_with_state;
-use axum::response::{IntoResponse, Response};
-use axum::routing::get;
+use axum::response::{Html, IntoResponse, Response};
+use axum::routing::{get, post};
 use axum::{Json, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use patient::Patient;
 use serde_json::json;
 use std::sync::Arc;
 use tokio::net::{TcpListener, TcpStream};
@@ -25,6 +37,11 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
 const CONNECTIONS_MAX: usize = 64;
 /// Longest wait for a request's head.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
+/// Longest head, with the longest URL as a parameter in it; and most headers.
+const HEAD_MAX: usize = 64 * 1024;
+const HEADERS_MAX: usize = 64;
+/// Longest time without any progress in writing an answer.
+const READER_STALL_MAX: Duration = Duration::from_secs(10);
 /// Wait before accepting again after the system refused to.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Longest wait for the hub, which answers in microseconds if it is well.
@@ -32,6 +49,9 @@ const HUB_TIMEOUT: Duration = Duration::from_secs(2);
 
 struct Desk {
     events: mpsc::Sender<Event>,
+    adder: Adder,
+    /// Places for those who add URLs.
+    feeders: Semaphore,
     token: Option<String>,
 }
 
@@ -49,12 +69,25 @@ impl Desk {
 }
 
 /// Answers for ever.
-pub(super) async fn serve(listener: TcpListener, events: mpsc::Sender<Event>, token: Option<String>) {
-    let desk = Arc::new(Desk { events, token });
+pub(super) async fn serve(
+    listener: TcpListener,
+    events: mpsc::Sender<Event>,
+    adder: Adder,
+    token: Option<String>,
+) {
+    let feeders = Semaphore::new(feed::FEEDERS_MAX);
+    let desk = Arc::new(Desk { events, adder, feeders, token });
     let app = Router::new()
+        .route("/", get(|| async { Html(include_str!("front.html")) }))
         .route("/healthz", get(|| async { Json(json!({"status": "alive"})) }))
         .route("/readyz", get(ready))
+        .route("/metrics", get(metrics::metrics))
         .route("/api/stats", get(stats::stats))
+        .route("/api/urls", post(feed::urls))
+        .route("/api/hosts", get(hosts::list))
+        .route("/api/hosts/{host}", get(hosts::one))
+        .route("/api/ips/{ip}", get(ips::one))
+        .route("/api/explain", get(explain::url))
         .merge(control::routes())
         .merge(reservations::routes())
         .fallback(|| async { refuse(StatusCode::NOT_FOUND, "no such path") })
@@ -82,7 +115,12 @@ async fn answer(stream: TcpStream, app: Router, _place: OwnedSemaphorePermit) {
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_TIMEOUT)
-        .serve_connection(TokioIo::new(stream), TowerToHyperService::new(app));
+        .max_buf_size(HEAD_MAX)
+        .max_headers(HEADERS_MAX)
+        .serve_connection(
+            TokioIo::new(Patient::new(stream, READER_STALL_MAX)),
+            TowerToHyperService::new(app),
+        );
     if let Err(error) = connection.await {
         tracing::debug!(%error, "an HTTP connection ended badly");
     }
@@ -98,4 +136,46 @@ async fn ready(State(desk): Shared) -> Response {
 
 fn refuse(status: StatusCode, why: &str) -> Response {
     (status, Json(json!({"error": why}))).into_response()
+}
+
+/// Why a request gets no answer.
+#[derive(Debug)]
+struct Refusal {
+    status: StatusCode,
+    why: String,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, why: impl Into<String>) -> Refusal {
+        Refusal { status, why: why.into() }
+    }
+
+    /// The request makes no sense.
+    fn bad(why: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::BAD_REQUEST, why)
+    }
+
+    /// What is asked for is not known.
+    fn unknown(why: impl Into<String>) -> Refusal {
+        Refusal::new(StatusCode::NOT_FOUND, why)
+    }
+
+    /// The hub does not answer.
+    fn stopping() -> Refusal {
+        Refusal::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "the server is stopping, or has too much to do to answer",
+        )
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        refuse(self.status, &self.why)
+    }
+}
+
+/// A time in JSON: seconds, to the millisecond.
+fn seconds(time: Duration) -> f64 {
+    time.as_millis() as f64 / 1_000.0
 }

@@ -243,7 +243,7 @@ impl Stage {
             }
             Ok(Some(Command::Get(lines))) => self.scheduler.handle_credit(spider, lines),
             Ok(Some(Command::Add(url))) => {
-                self.index.handle_adds(vec![Addition { doc: None, url }]);
+                self.index.handle_adds(vec![Addition { doc: None, url, not_before: None }]);
             }
             Err(error) => work::encode_error(&mut self.spider(name)?.output, error),
         }
