@@ -62,7 +62,7 @@ async fn run(millions: usize, directory: &Path) {
     drop(memory);
     let mut index = EmbeddedIndex::open(directory, None).expect("an index");
     let mut last = 0;
-    for upto in [1, 5, 10, 20, 50, 100].into_iter().filter(|upto| *upto <= millions) {
+    for upto in [1, 5, 10, 20, 50].into_iter().filter(|upto| *upto < millions).chain([millions]) {
         let rate = fill(&mut index, last * MILLION..upto * MILLION).await;
         let documents = (upto * MILLION) as f64;
         let (disk, memory) = (bytes(directory) as f64 / documents, index.memory() as f64 / documents);
@@ -91,7 +91,10 @@ async fn run(millions: usize, directory: &Path) {
     let start = Instant::now();
     let mut given = 0;
     while given < MILLION {
-        given += take(&mut index, 1_000).await;
+        match take(&mut index, 1_000).await {
+            0 => break,
+            more => given += more,
+        }
     }
     println!("dir: {:.2} M URLs/s given out", given as f64 / start.elapsed().as_secs_f64() / 1e6);
 }

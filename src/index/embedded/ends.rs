@@ -442,4 +442,33 @@ mod tests {
             assert_eq!(How::of(end).end(), end);
         }
     }
+
+    #[test]
+    fn every_end_comes_back_in_its_words() {
+        let outcomes = [
+            Outcome::Unsaid,
+            Outcome::Status(7),
+            Outcome::Status(999),
+            Outcome::ConnectFailed,
+            Outcome::Timeout,
+            Outcome::TlsFailed,
+            Outcome::DnsFailed,
+            Outcome::Aborted,
+        ];
+        let done = outcomes.map(|outcome| (End::Done(outcome), "done", outcome.to_string()));
+        let outcome = |outcome| (End::Failed(FailReason::Outcome(outcome)), "failed", outcome.to_string());
+        let failed =
+            FailReason::PLAIN.iter().map(|reason| (End::Failed(*reason), "failed", reason.to_string()));
+        let denied =
+            DenyReason::ALL.iter().map(|reason| (End::Denied(*reason), "denied", reason.to_string()));
+        for (end, state, word) in done.into_iter().chain(outcomes.map(outcome)).chain(failed).chain(denied) {
+            let how = How::of(end);
+            assert_eq!((how.state().word(), how.outcome()), (state, word.clone()));
+            assert_eq!(How::from_words(state, &word), Some(how));
+            assert_eq!(How::from_number(how.0), Some(how));
+        }
+        assert_eq!(How::from_words("done", "1000"), None);
+        assert_eq!(How::from_words("pending", "200"), None);
+        assert!([0, 1, u16::MAX].iter().all(|number| How::from_number(*number).is_none()));
+    }
 }

@@ -4,7 +4,7 @@
 //! waiting documents stand in a ring in order of arrival and are served in turn.
 
 use super::prints::{NONE, Print, Prints};
-use crate::url::{Scheme, Tail};
+use crate::url::Scheme;
 use std::collections::VecDeque;
 
 /// Documents whose links are kept or dropped together.
@@ -87,11 +87,6 @@ impl Queues {
     /// What the host's name is seen as by those who reject it.
     pub(super) fn name_bits(&self, host: u32) -> u64 {
         self.hosts[host as usize].seed
-    }
-
-    /// The fingerprint of a URL of this host.
-    pub(super) fn print(&self, host: u32, tail: Tail<'_>) -> Print {
-        print(self.hosts[host as usize].seed, tail.scheme, tail.rest.as_bytes())
     }
 
     /// A document waits, behind all others of its host.

@@ -421,16 +421,9 @@ impl Store {
     }
 
     fn number_of(&self, url: &Url) -> Option<u32> {
-        let host = self.queues.find(Print::of(url.host().as_bytes(), self.log.seed));
-        // A host may be forgotten, and its finished documents known nevertheless.
-        let print = match host {
-            Some(host) => self.queues.print(host, url.tail()),
-            None => {
-                let name = Print::of(url.host().as_bytes(), self.log.seed);
-                super::queues::print(name.bits, url.tail().scheme, url.tail().rest.as_bytes())
-            }
-        };
-        self.known.find(print)
+        let name = Print::of(url.host().as_bytes(), self.log.seed);
+        let tail = url.tail();
+        self.known.find(super::queues::print(name.bits, tail.scheme, tail.rest.as_bytes()))
     }
 
     /// What is known of a URL.
