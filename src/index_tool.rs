@@ -20,6 +20,8 @@ enum Action {
     Export,
     Import(PathBuf),
     Compact,
+    /// Of a shared index, which is in no directory.
+    Migrate(String),
 }
 
 /// Why it was not done.
@@ -36,6 +38,9 @@ pub enum IndexCommandError {
         /// What the system says.
         source: io::Error,
     },
+    /// The shared index cannot be used.
+    #[error(transparent)]
+    Shared(#[from] crate::server::ServerError),
     /// Some lines were not taken; each has been named.
     #[error("{0} lines were not taken")]
     Rejected(usize),
@@ -61,7 +66,9 @@ pub fn command() -> Command {
         .help("Lines of an export or of a seeds file; `-` is the standard input");
     let sub = |name, about| Command::new(name).about(about).arg(directory());
     Command::new("index")
-        .about("Looks after the document index in a directory; refuses while a server has it")
+        .about(
+            "Looks after the document index in a directory, which no server may have open, or a shared one",
+        )
         .subcommand_required(true)
         .arg_required_else_help(true)
         .subcommand(sub("stats", "Counts documents by state, hosts and bytes"))
@@ -71,6 +78,14 @@ pub fn command() -> Command {
             "compact",
             "Makes the files smaller: URLs of finished documents are forgotten, not that they are known",
         ))
+        .subcommand(migrate())
+}
+
+fn migrate() -> Command {
+    let url = Arg::new("url").value_name("URL").required(true).help("postgres://…");
+    Command::new("migrate")
+        .about("Creates or changes the tables of a shared index, as `serve` does when it starts")
+        .arg(url)
 }
 
 impl IndexCommand {
@@ -82,6 +97,7 @@ impl IndexCommand {
             "export" => Action::Export,
             "import" => Action::Import(path("file")),
             "compact" => Action::Compact,
+            "migrate" => Action::Migrate(matches.get_one::<String>("url").cloned().unwrap_or_default()),
             _ => Action::Stats,
         };
         IndexCommand { directory: path("directory"), action }
@@ -96,6 +112,10 @@ impl IndexCommand {
             Action::Compact => {
                 let (before, after) = tool::compact(&self.directory)?;
                 Ok(say(&format!("bytes_before {before}\nbytes {after}\n"))?)
+            }
+            Action::Migrate(url) => {
+                let done = crate::server::migrate(url)?;
+                Ok(say(&format!("version_before {}\nversion {}\n", done.from, done.to))?)
             }
         }
     }

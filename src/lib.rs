@@ -12,8 +12,9 @@
 //!
 //! Beside the path: [`settings`], [`client`] (the commands that speak to a running server), [`politeness`] (what
 //! outlives the process), and the small words that all of them share: [`time`], [`ids`], [`url`], [`document`],
-//! [`url_queue`].
+//! [`claim`], [`url_queue`].
 
+pub mod claim;
 pub mod cli;
 pub mod client;
 pub mod document;

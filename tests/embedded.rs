@@ -35,7 +35,7 @@ async fn take(index: &mut IndexHandle, n: usize) -> Vec<Candidate> {
         match timeout(DEADLINE, index.event()).await.expect("in time").expect("an index") {
             IndexEvent::Candidates(list) => all.extend(list),
             IndexEvent::Answered { .. } => return all,
-            IndexEvent::Grown | IndexEvent::Up | IndexEvent::Down => {}
+            IndexEvent::Claims(_) | IndexEvent::Grown | IndexEvent::Up | IndexEvent::Down => {}
         }
     }
 }

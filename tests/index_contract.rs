@@ -5,6 +5,8 @@
 mod index_peer;
 #[path = "support/index_server.rs"]
 mod index_server;
+#[path = "support/postgres.rs"]
+mod postgres;
 
 use index_peer::{DEADLINE, Listener, Peer};
 use index_server::IndexServer;
@@ -14,7 +16,8 @@ use tokio::time::{sleep, timeout};
 use urlserver::document::{Candidate, End, FailReason, Outcome, Report};
 use urlserver::ids::DocId;
 use urlserver::index::{
-    Added, Adder, Addition, EmbeddedIndex, IndexEvent, IndexHandle, MemoryIndex, TcpIndex, TcpOptions, spawn,
+    Added, Adder, Addition, EmbeddedIndex, IndexEvent, IndexHandle, MemoryIndex, PostgresIndex,
+    PostgresOptions, TcpIndex, TcpOptions, spawn,
 };
 use urlserver::url::Url;
 
@@ -51,6 +54,18 @@ async fn tcp() -> Fixture {
     Fixture { index, adder, server: Some(server), _directory: None }.up().await
 }
 
+async fn postgres() -> Fixture {
+    let url = tokio::task::spawn_blocking(postgres::new_database).await.expect("a database");
+    let options = PostgresOptions {
+        instance: "only".into(),
+        queue_len: 1,
+        claim_expiry_1: Duration::from_secs(60),
+        claim_expiry_2: Duration::from_secs(120),
+    };
+    let (index, adder) = spawn(PostgresIndex::new(&url, &options).expect("a URL"));
+    Fixture { index, adder, server: None, _directory: None }.up().await
+}
+
 async fn next(index: &mut IndexHandle) -> IndexEvent {
     timeout(DEADLINE, index.event()).await.expect("an event in time").expect("an index")
 }
@@ -60,6 +75,7 @@ async fn expect(index: &mut IndexHandle, wanted: IndexEvent) {
     loop {
         match next(index).await {
             IndexEvent::Grown if wanted != IndexEvent::Grown => {}
+            IndexEvent::Claims(_) => {}
             event => return assert_eq!(event, wanted),
         }
     }
@@ -75,7 +91,7 @@ async fn answer(index: &mut IndexHandle) -> (Vec<Candidate>, bool) {
                 assert_eq!(given, all.len());
                 return (all, complete);
             }
-            IndexEvent::Grown | IndexEvent::Up | IndexEvent::Down => {}
+            IndexEvent::Claims(_) | IndexEvent::Grown | IndexEvent::Up | IndexEvent::Down => {}
         }
     }
 }
@@ -142,6 +158,9 @@ macro_rules! suite {
         }
         mod in_a_directory {
             $(#[tokio::test] async fn $test() { super::$test(super::embedded().await).await; })*
+        }
+        mod in_postgres {
+            $(#[tokio::test] async fn $test() { super::$test(super::postgres().await).await; })*
         }
         mod over_tcp {
             $(#[tokio::test] async fn $test() { super::$test(super::tcp().await).await; })*

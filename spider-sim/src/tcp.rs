@@ -33,6 +33,8 @@ const READ_MAX: usize = 64 * 1024;
 pub enum Meeting {
     /// Spiders connect to the server.
     Connect(SocketAddr),
+    /// Spiders connect to several servers, each to one of them, in turn.
+    ConnectEach(Vec<SocketAddr>),
     /// The server dials this listener.
     Listen(std::net::TcpListener),
 }
@@ -276,14 +278,15 @@ async fn watch_over(run: &Run, until: &Until, watch: &mut impl FnMut(&Progress))
 
 /// [`Meeting`], inside the runtime.
 enum Door {
-    Connect(SocketAddr),
+    Connect(Vec<SocketAddr>),
     Listen(TcpListener),
 }
 
 impl Door {
     fn open(meeting: Meeting) -> io::Result<Door> {
         match meeting {
-            Meeting::Connect(addr) => Ok(Door::Connect(addr)),
+            Meeting::Connect(addr) => Ok(Door::Connect(vec![addr])),
+            Meeting::ConnectEach(addrs) => Ok(Door::Connect(addrs)),
             Meeting::Listen(listener) => {
                 listener.set_nonblocking(true)?;
                 Ok(Door::Listen(TcpListener::from_std(listener)?))
@@ -291,9 +294,12 @@ impl Door {
         }
     }
 
-    async fn pass(&self) -> io::Result<TcpStream> {
+    async fn pass(&self, spider: usize) -> io::Result<TcpStream> {
         let stream = match self {
-            Door::Connect(addr) => TcpStream::connect(addr).await?,
+            Door::Connect(addrs) => {
+                let addr = addrs.get(spider % addrs.len().max(1)).ok_or(io::ErrorKind::AddrNotAvailable)?;
+                TcpStream::connect(addr).await?
+            }
             Door::Listen(listener) => listener.accept().await?.0,
         };
         stream.set_nodelay(true)?;
@@ -394,7 +400,7 @@ impl Driver {
             }
         };
         let passed = tokio::select! {
-            passed = door.pass() => passed,
+            passed = door.pass(self.number) => passed,
             () = over => return,
         };
         let now = self.run.now();

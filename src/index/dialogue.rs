@@ -343,7 +343,11 @@ mod tests {
     fn candidates(dialogue: &mut Dialogue) -> Vec<Candidate> {
         let lists = events(dialogue).into_iter().filter_map(|event| match event {
             IndexEvent::Candidates(list) => Some(list),
-            IndexEvent::Answered { .. } | IndexEvent::Grown | IndexEvent::Up | IndexEvent::Down => None,
+            IndexEvent::Answered { .. }
+            | IndexEvent::Claims(_)
+            | IndexEvent::Grown
+            | IndexEvent::Up
+            | IndexEvent::Down => None,
         });
         lists.flatten().collect()
     }
@@ -507,7 +511,7 @@ mod tests {
                             answered += 1;
                             prop_assert_eq!(said, std::mem::take(&mut given));
                         }
-                        IndexEvent::Grown | IndexEvent::Up | IndexEvent::Down => {}
+                        IndexEvent::Claims(_) | IndexEvent::Grown | IndexEvent::Up | IndexEvent::Down => {}
                     }
                 }
                 prop_assert!(answered <= asked && asked - answered <= 1 && given <= 3);

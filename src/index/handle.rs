@@ -5,6 +5,7 @@
 //! there were pending documents, since a document has one report. Whoever adds URLs does wait.
 
 use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, Known};
+use crate::claim::ClaimAction;
 use crate::document::Report;
 use crate::url::Url;
 use std::sync::Arc;
@@ -30,9 +31,9 @@ pub struct IndexGone;
 #[derive(Debug)]
 pub struct IndexHandle {
     asks: mpsc::Sender<Ask>,
-    reports: mpsc::Sender<Vec<Report>>,
+    reports: mpsc::Sender<Told>,
     events: mpsc::Receiver<IndexEvent>,
-    unsent: Vec<Report>,
+    unsent: Told,
     asking: bool,
     counters: Arc<Counters>,
     task: JoinHandle<()>,
@@ -49,8 +50,26 @@ pub struct Adder {
 struct Ask {
     n: usize,
     reject: Vec<Box<str>>,
-    /// What was reported before: the index hears of it before it is asked.
+    /// What was said before: the index hears of it before it is asked.
+    told: Told,
+}
+
+/// What the index is told, in this order.
+#[derive(Default, Debug)]
+struct Told {
     reports: Vec<Report>,
+    claims: Vec<ClaimAction>,
+}
+
+impl Told {
+    fn is_empty(&self) -> bool {
+        self.reports.is_empty() && self.claims.is_empty()
+    }
+
+    fn tell(self, index: &mut impl DocumentIndex) {
+        index.report(self.reports);
+        index.claim(self.claims);
+    }
 }
 
 #[derive(Debug)]
@@ -76,7 +95,7 @@ pub fn spawn(index: impl DocumentIndex) -> (IndexHandle, Adder) {
     let inbox = Inbox { asks: asks_in, reports: reports_in, adds: adds_in, look_ups: look_ups_in };
     let task = tokio::spawn(run(index, inbox, events_out));
     (
-        IndexHandle { asks, reports, events, unsent: Vec::new(), asking: false, counters, task },
+        IndexHandle { asks, reports, events, unsent: Told::default(), asking: false, counters, task },
         Adder { batches, look_ups },
     )
 }
@@ -89,9 +108,9 @@ impl IndexHandle {
         }
         reject.sort_unstable();
         reject.dedup();
-        let reports = std::mem::take(&mut self.unsent);
+        let told = std::mem::take(&mut self.unsent);
         // There is room: the last request has been answered, so it has been taken out.
-        self.asking = self.asks.try_send(Ask { n, reject, reports }).is_ok();
+        self.asking = self.asks.try_send(Ask { n, reject, told }).is_ok();
         self.asking
     }
 
@@ -102,7 +121,12 @@ impl IndexHandle {
 
     /// Reports the end of a document. It leaves with the next call of [`IndexHandle::event`].
     pub fn report(&mut self, report: Report) {
-        self.unsent.push(report);
+        self.unsent.reports.push(report);
+    }
+
+    /// Says what is to be done about claims, after all that was reported. It leaves like a report.
+    pub fn claim(&mut self, action: ClaimAction) {
+        self.unsent.claims.push(action);
     }
 
     /// What the index says next; `None` if it is gone. May be dropped at any time and called again.
@@ -157,7 +181,7 @@ impl Adder {
 
 struct Inbox {
     asks: mpsc::Receiver<Ask>,
-    reports: mpsc::Receiver<Vec<Report>>,
+    reports: mpsc::Receiver<Told>,
     adds: mpsc::Receiver<Batch>,
     look_ups: mpsc::Receiver<LookUp>,
 }
@@ -167,23 +191,23 @@ async fn run(mut index: impl DocumentIndex, mut inbox: Inbox, events: mpsc::Send
     loop {
         tokio::select! {
             ask = inbox.asks.recv() => match ask {
-                Some(Ask { n, reject, reports }) => {
+                Some(Ask { n, reject, told }) => {
                     while let Ok(earlier) = inbox.reports.try_recv() {
-                        index.report(earlier);
+                        earlier.tell(&mut index);
                     }
-                    index.report(reports);
+                    told.tell(&mut index);
                     index.ask(n, reject);
                 }
                 None => break,
             },
-            Some(reports) = inbox.reports.recv() => index.report(reports),
+            Some(told) = inbox.reports.recv() => told.tell(&mut index),
             Some(Batch { urls, reply }) = inbox.adds.recv() => index.add(urls, reply),
             Some(LookUp { url, reply }) = inbox.look_ups.recv() => index.look_up(url, reply),
             open = pass_on(&mut index, &events) => if !open { break },
         }
     }
-    while let Some(reports) = inbox.reports.recv().await {
-        index.report(reports);
+    while let Some(told) = inbox.reports.recv().await {
+        told.tell(&mut index);
     }
     index.close().await;
 }

@@ -2,8 +2,8 @@
 //!
 //! A backend is a [`DocumentIndex`]: told what is wanted, it says in its own time what there is. The
 //! server never touches one: it runs in a task of its own, behind an [`IndexHandle`] ([`handle`]).
-//! [`embedded`] keeps everything in files, [`memory`] in RAM, [`tcp`] speaks to an index elsewhere; [`seeds`] reads
-//! files of URLs.
+//! [`embedded`] keeps everything in files, [`memory`] in RAM, [`tcp`] speaks to an index elsewhere, [`postgres`] is
+//! shared by many servers; [`seeds`] reads files of URLs.
 //!
 //! Not here: which host may be asked when, and whether a document is already pending. That is the scheduler's.
 
@@ -14,14 +14,17 @@ mod fingerprints;
 pub mod handle;
 pub mod memory;
 mod outbox;
+pub mod postgres;
 pub mod seeds;
 pub mod tcp;
 
 pub use embedded::EmbeddedIndex;
 pub use handle::{Adder, IndexGone, IndexHandle, spawn};
 pub use memory::MemoryIndex;
+pub use postgres::{PostgresIndex, PostgresOptions};
 pub use tcp::{TcpIndex, TcpOptions};
 
+use crate::claim::{ClaimAction, ClaimNews};
 use crate::document::{Candidate, End, Report};
 use crate::ids::DocId;
 use crate::url::Url;
@@ -37,6 +40,10 @@ pub trait DocumentIndex: Send + 'static {
 
     /// Takes the ends of documents. They are delivered, however long that takes.
     fn report(&mut self, reports: Vec<Report>);
+
+    /// Does what the scheduler wants done about claims, after what was reported before. Of no meaning to an index that
+    /// nobody else uses.
+    fn claim(&mut self, _actions: Vec<ClaimAction>) {}
 
     /// Takes new URLs and says what became of each, in the same order.
     fn add(&mut self, urls: Vec<Addition>, reply: oneshot::Sender<Vec<Added>>);
@@ -69,6 +76,8 @@ pub enum IndexEvent {
         /// Whether the index said all it had to say; if not, it cannot be reached or was lost midway.
         complete: bool,
     },
+    /// What is new about claims, in this order; from a shared index only.
+    Claims(Vec<ClaimNews>),
     /// There are new documents since the last answer: asking again may be of use.
     Grown,
     /// The index can be reached.
@@ -169,6 +178,14 @@ counters! {
     lost,
     /// Reads and writes that failed.
     io_errors,
+    /// Reports of documents that another server had been given meanwhile; they changed nothing.
+    refused,
+    /// Hosts, addresses, aliases and groups claimed.
+    claimed,
+    /// Claims given back.
+    given_back,
+    /// Claims that other servers took from us.
+    claims_lost,
 }
 
 /// A number that only grows.

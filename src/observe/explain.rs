@@ -44,6 +44,7 @@ pub fn host(host: &HostView) -> String {
         Standing::OnTrial(gate) => {
             format!("waits for {}, which did not answer and is being tried", place(gate))
         }
+        Standing::Unclaimed(gate) => format!("waits for the shared index: no claim on {} yet", place(gate)),
         Standing::Resolving { again_in: None } => "waits for its address: its name is being looked up".into(),
         Standing::Resolving { again_in: Some(again) } => {
             format!(
@@ -300,6 +301,7 @@ mod tests {
                 Standing::OnTrial(gate(ip(1))),
                 "waits for ip 192.0.2.7, which did not answer and is being tried",
             ),
+            (Standing::Unclaimed(gate(ip(1))), "waits for the shared index: no claim on ip 192.0.2.7 yet"),
             (Standing::Resolving { again_in: None }, "waits for its address: its name is being looked up"),
             (
                 Standing::Resolving { again_in: Some(Duration::from_secs(4)) },

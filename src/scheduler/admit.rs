@@ -20,6 +20,8 @@ pub enum Admission {
     /// It is reported at once: its given address may not be used, or far too many of its host are pending,
     /// which the index was told.
     Refused,
+    /// Its host is on its way to another server, and so is this: it gets no report here.
+    Elsewhere,
 }
 
 /// Documents that are kept for a full host beyond its slot. An index that listens never gets near.
@@ -33,6 +35,9 @@ impl Scheduler {
         {
             self.counters.duplicates += 1;
             return Admission::Duplicate;
+        }
+        if self.claims.on && self.is_leaving(candidate) {
+            return Admission::Elsewhere;
         }
         if candidate.ip.is_some_and(|ip| !self.may_use(ip)) {
             return self.refuse(candidate, End::Denied(DenyReason::PrivateAddress));
@@ -66,6 +71,16 @@ impl Scheduler {
         {
             self.handle_given_address(now, host, address);
         }
+    }
+
+    /// Whether the candidate's host is leaving; then it is not pending here.
+    fn is_leaving(&mut self, candidate: &Candidate) -> bool {
+        let host = self.hosts.find(candidate.url.host());
+        let leaving = host.is_some_and(|host| self.claims.is_leaving(host));
+        if let Some(docs) = self.pending_docs.as_mut().filter(|_| leaving) {
+            docs.remove(&candidate.doc);
+        }
+        leaving
     }
 
     fn refuse(&mut self, candidate: &Candidate, end: End) -> Admission {

@@ -3,6 +3,7 @@
 
 use super::Scheduler;
 use super::addresses::Probe;
+use super::claims::ClaimState;
 use super::gates::{Closed, GateOwner};
 use super::hosts::{Place, Question};
 use super::leases::{Lease, LeaseState};
@@ -43,6 +44,7 @@ impl Scheduler {
     ///   its host is in no line.
     /// - L13: whatever is in flight was allowed by the rules of its origin, or nobody had to be asked.
     /// - L14: rules that are asked for are asked for once: by a request that waits at one host, or is under way.
+    /// - L15: a claim is needed by exactly the hosts that say so, and one that is not is asked for or has sends in flight.
     pub fn check(&self, now: Instant) -> Result<(), String> {
         self.check_gates(now)?;
         self.check_hosts()?;
@@ -52,7 +54,8 @@ impl Scheduler {
         self.check_spiders()?;
         self.check_reservations()?;
         self.check_addresses()?;
-        self.check_origins()
+        self.check_origins()?;
+        self.check_claims()
     }
 
     fn check_gates(&self, now: Instant) -> Result<(), String> {
@@ -74,7 +77,7 @@ impl Scheduler {
             if gate.waiters.is_empty() {
                 continue;
             }
-            match gate.closed(now) {
+            match self.closed(now, id) {
                 None => law!(
                     "L5",
                     gate.woken.is_some() || self.timer_is_due(now, id),
@@ -90,6 +93,11 @@ impl Scheduler {
                         GateOwner::Host(_) | GateOwner::Group(_) => false,
                     };
                     law!("L5", tried || self.timer_is_due(now, id), "{id:?} is on trial and not tried");
+                }
+                Some(Closed::Claim) => {
+                    let claim = self.claims.of(id).state;
+                    let hope = self.claims.have_lapsed(now) || claim != ClaimState::No;
+                    law!("L5", hope, "{id:?} lacks a claim that nobody asks for");
                 }
                 Some(Closed::Until(..) | Closed::Full | Closed::Writing) => {}
             }
@@ -296,6 +304,23 @@ impl Scheduler {
         law!("L14", asked == wanted.len(), "{asked} origins want {} answers", wanted.len());
         let known = |want: &&&Want| self.origins.find(want.host, want.key).is_some_and(|o| o.is_wanted());
         law!("L14", wanted.iter().filter(known).count() == asked, "somebody else's want");
+        Ok(())
+    }
+
+    fn check_claims(&self) -> Result<(), String> {
+        let mut users: HashMap<GateId, u32> = HashMap::new();
+        for (&host, gates) in &self.claims.needs {
+            law!("L15", self.hosts[host].has_work(), "{host:?} needs claims for nothing");
+            gates.iter().for_each(|gate| *users.entry(gate).or_default() += 1);
+        }
+        for (id, gate) in self.gates.table.iter().filter(|(id, _)| self.claims.knows(*id)) {
+            let claim = self.claims.of(id);
+            let count = users.remove(&id).unwrap_or(0);
+            law!("L15", claim.users == count, "{id:?} is needed by {count}, not {}", claim.users);
+            let needed = count > 0 || gate.in_flight > 0 || claim.state == ClaimState::Asked;
+            law!("L15", needed, "{id:?} is held for nothing: {:?}", claim.state);
+        }
+        law!("L15", users.is_empty(), "claims without gates: {users:?}");
         Ok(())
     }
 

@@ -55,6 +55,9 @@ impl Scheduler {
         if self.has_had_its_chances(attempts) {
             return self.finish(now, lease, End::Failed(reason));
         }
+        if self.claims.is_leaving(self.leases[lease].host) {
+            return self.let_lease_go(now, lease);
+        }
         self.counters.retried += 1;
         let due = now + doubled(self.config.retry_delay, attempts.saturating_sub(1), RETRY_DELAY_MAX);
         let host = self.leases[lease].host;
@@ -83,6 +86,9 @@ impl Scheduler {
 
     pub(super) fn go_first(&mut self, now: Instant, lease: LeaseId) {
         let host = self.leases[lease].host;
+        if self.claims.is_leaving(host) {
+            return self.let_lease_go(now, lease);
+        }
         self.leases[lease].state = LeaseState::Front;
         self.put_first(host, lease);
         self.unbench(now, host);

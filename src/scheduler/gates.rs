@@ -78,6 +78,8 @@ pub enum Closed {
     Until(Instant, Why),
     /// The address is being tried by a connection of our own.
     OnTrial,
+    /// Its key is not claimed, or claims are not good now: opens when they are.
+    Claim,
 }
 
 /// How a suspect address is tried.
@@ -236,6 +238,11 @@ impl Gate {
 
     fn is_forgiven(&self, now: Instant) -> bool {
         self.strikes == 0 || now >= self.held_until + QUIET
+    }
+
+    /// Whether it never stops anything by itself.
+    pub(super) fn is_free(&self) -> bool {
+        self.concurrent == u32::MAX && self.gap_micros == 0
     }
 
     /// A line for it is on its way to the socket.

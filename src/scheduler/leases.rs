@@ -68,6 +68,10 @@ impl GateSet {
         [Some(self.host), self.alias, self.group, Some(self.ip)].into_iter().flatten()
     }
 
+    pub(super) fn contains(self, gate: GateId) -> bool {
+        self.iter().any(|other| other == gate)
+    }
+
     /// Where a refusal by the web server is felt: the alias or group if there is one, else the host.
     pub(super) fn holder(self) -> GateId {
         self.alias.or(self.group).unwrap_or(self.host)

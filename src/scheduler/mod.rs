@@ -15,6 +15,7 @@
 mod addresses;
 mod admit;
 mod check;
+mod claims;
 mod clocks;
 mod demand;
 mod ends;
@@ -64,6 +65,7 @@ use crate::ids::{DocId, GateId, HostId, IpId};
 use crate::time::{Duration, Instant, scaled};
 use crate::url_queue::UrlStore;
 use addresses::Ips;
+use claims::Claims;
 use clocks::Clocks;
 use demand::Demand;
 use gates::{GateOwner as Owner, Gates};
@@ -123,6 +125,8 @@ pub struct Config {
     pub groups: Vec<GroupRule>,
     /// The index never offers a document that is pending, so that pending ids need not be remembered.
     pub index_is_exact: bool,
+    /// The index is shared: nothing goes without a claim.
+    pub claims: bool,
     /// Where jitter comes from, and the first TRANS_ID.
     pub seed: u64,
 }
@@ -157,6 +161,7 @@ impl Default for Config {
             aliases: Vec::new(),
             groups: Vec::new(),
             index_is_exact: false,
+            claims: false,
             seed: 0,
         }
     }
@@ -230,6 +235,7 @@ pub struct Scheduler {
     probes: VecDeque<IpId>,
 
     gates: Gates,
+    claims: Claims,
     aliases: Groups,
     alias_gates: Vec<GateId>,
     groups: Groups,
@@ -292,6 +298,7 @@ impl Scheduler {
             idle_ips: List::default(),
             probes: VecDeque::new(),
             gates,
+            claims: Claims::new(config.claims),
             aliases: Groups::new(&config.aliases),
             alias_gates,
             groups: Groups::new(&config.groups),

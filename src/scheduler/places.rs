@@ -169,6 +169,7 @@ impl Scheduler {
         self.hosts[host].place = Place::Idle;
         self.place_links.push_back(&mut self.idle, host);
         self.idle_hosts += 1;
+        self.drop_claims(now, host);
         self.fill_slots(now);
         self.sweep(now);
     }
@@ -257,7 +258,10 @@ impl Scheduler {
         let end_of_use = entry.record.end_of_use(&self.config.ttl);
         let useless = crowded
             || (now >= end_of_use || end_of_use == Instant::FAR) && !self.origins.has_fresh_rules(now, host);
-        let asking = entry.question != Question::No || entry.draining || self.origins.awaits_answer(host);
+        let asking = entry.question != Question::No
+            || entry.draining
+            || self.origins.awaits_answer(host)
+            || self.claims.knows(entry.gate);
         if !useless || asking || !self.gates[entry.gate].owes_nothing(now) {
             return self.place_links.push_back(&mut self.idle, host);
         }
@@ -271,7 +275,7 @@ impl Scheduler {
 
     fn sweep_ip(&mut self, now: Instant) {
         let Some(ip) = self.idle_ip_links.pop_front(&mut self.idle_ips) else { return };
-        let probing = self.ips[ip].probe != Probe::No;
+        let probing = self.ips[ip].probe != Probe::No || self.claims.knows(self.ips[ip].gate);
         if probing || !self.gates[self.ips[ip].gate].owes_nothing(now) {
             return self.idle_ip_links.push_back(&mut self.idle_ips, ip);
         }

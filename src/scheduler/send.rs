@@ -132,7 +132,13 @@ impl Scheduler {
     }
 
     pub(super) fn first_closed(&self, now: Instant, gates: GateSet) -> Option<(GateId, Closed)> {
-        gates.iter().find_map(|gate| self.gates[gate].closed(now).map(|closed| (gate, closed)))
+        gates.iter().find_map(|gate| self.closed(now, gate).map(|closed| (gate, closed)))
+    }
+
+    /// Why `gate` is closed, if it is; also by what it does not know of itself.
+    pub(super) fn closed(&self, now: Instant, gate: GateId) -> Option<Closed> {
+        let claim = || self.lacks_claim(now, gate).then_some(Closed::Claim);
+        self.gates[gate].closed(now).or_else(claim)
     }
 
     /// Sends a parked slot on its way: to the ready line, to the gate that stops it, or to the bench.
@@ -151,6 +157,7 @@ impl Scheduler {
             return self.bench_without_rules(now, host);
         };
         let Some(gates) = self.gate_set(host) else { return };
+        self.want_claims(now, host, gates);
         if let Some((gate, closed)) = self.first_closed(now, gates) {
             if let Closed::Until(until, _) = closed
                 && self.bench(now, host, until)
@@ -201,7 +208,7 @@ impl Scheduler {
         let Some(first) = entry.waiters.front::<SlotId>() else {
             return self.gates.timers.cancel(gate);
         };
-        match entry.closed(now) {
+        match self.closed(now, gate) {
             None if entry.woken.is_some() => {}
             None => {
                 self.gates[gate].woken = Some(first);
@@ -214,7 +221,7 @@ impl Scheduler {
                 self.line_up(first, step, may_go);
             }
             Some(Closed::Until(at, _)) => self.gates.timers.set(gate, at),
-            Some(Closed::Full | Closed::Writing) => self.gates.timers.cancel(gate),
+            Some(Closed::Full | Closed::Writing | Closed::Claim) => self.gates.timers.cancel(gate),
             Some(Closed::OnTrial) => {
                 if let GateOwner::Ip(ip) = entry.owner {
                     self.want_probe(ip);

@@ -29,6 +29,16 @@ pub(super) struct MayGo {
     pub(super) by_clock: bool,
 }
 
+impl Slot {
+    /// The gate that it waits for.
+    pub(super) fn gate(&self) -> Option<GateId> {
+        match self.wait {
+            Wait::Gate(gate) => Some(gate),
+            Wait::Parked | Wait::Ready | Wait::Fetch => None,
+        }
+    }
+}
+
 /// Where a slot waits: always in exactly one place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Wait {

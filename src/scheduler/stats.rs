@@ -39,6 +39,8 @@ pub struct Counters {
     pub holds: u64,
     /// Hosts reserved by workers.
     pub reservations: u64,
+    /// Hosts handed over to other servers that share the index.
+    pub handed_over: u64,
 }
 
 /// How things stand now.

@@ -204,6 +204,7 @@ impl Scheduler {
     pub(super) fn settle_all(&mut self, now: Instant, gates: GateSet) {
         for gate in gates.iter() {
             if self.gates.table.get(gate).is_some() {
+                self.mind_claim(now, gate);
                 self.settle(now, gate);
             }
         }
@@ -257,6 +258,7 @@ impl Scheduler {
         let Some(hold) = asked.or_else(|| strike.map(|strikes| self.own_hold(strikes))) else { return };
         self.gates[holder].hold(now + hold);
         self.note(holder);
+        self.note_clock(now, holder);
         self.counters.holds += 1;
     }
 }

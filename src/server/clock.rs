@@ -29,6 +29,12 @@ impl Clock {
         self.start.checked_add(Duration::from_micros(instant.as_micros()))
     }
 
+    /// An instant of the system as ours.
+    pub(super) fn at(&self, instant: std::time::Instant) -> Instant {
+        let since = instant.saturating_duration_since(self.start);
+        Instant::from_micros(u64::try_from(since.as_micros()).unwrap_or(u64::MAX))
+    }
+
     /// Wall-clock time since 1970, for dates that web servers send. Decides nothing else.
     pub(super) fn since_1970() -> Duration {
         SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()

@@ -228,7 +228,11 @@ impl Hub {
         let mut more = self.read_all();
         self.keep_clocks().await;
         more |= self.admit();
-        more |= self.report_all();
+        if self.report_all() {
+            more = true;
+        } else {
+            self.mind_claims();
+        }
         self.send_all();
         while self.fetch_robots() {
             self.send_all();
@@ -357,6 +361,7 @@ impl Hub {
                     };
                 }
             }
+            Some(IndexEvent::Claims(news)) => self.handle_claims(&news),
             Some(IndexEvent::Grown) => self.change(),
             Some(IndexEvent::Up) => {
                 self.index_up = true;
@@ -468,10 +473,13 @@ impl Hub {
         self.catch_up();
         self.save_all();
         while self.report_all() {}
+        self.scheduler.give_all_back(self.around.clock.now());
+        self.mind_claims();
         let _ = tokio::time::timeout(ADDITIONS_TIMEOUT, self.settle_additions(&mut events)).await;
         let stats = self.scheduler.stats();
         let (pending, in_flight) = (stats.queued + stats.leftover, stats.in_flight);
-        tracing::info!(done = stats.counters.done, pending, in_flight, "stopped");
+        let handed_over = stats.counters.handed_over;
+        tracing::info!(done = stats.counters.done, pending, in_flight, handed_over, "stopped");
         self.around.index
     }
 

@@ -4,6 +4,7 @@
 //! connections, and around it the rim: look-ups, the document index, HTTP, signals. Nothing that the rim
 //! does can make a send wait.
 
+mod claims;
 mod clock;
 mod connection;
 mod doors;
@@ -20,7 +21,11 @@ pub use rules::scheduler_config;
 
 use crate::hostdb::{Resolver, ResolverError};
 use crate::index::embedded::IndexError;
-use crate::index::{self, Adder, EmbeddedIndex, IndexHandle, MemoryIndex, TcpIndex, TcpOptions, seeds};
+use crate::index::postgres::{DatabaseError, Migrated};
+use crate::index::{
+    self, Adder, EmbeddedIndex, IndexHandle, MemoryIndex, PostgresIndex, PostgresOptions, TcpIndex,
+    TcpOptions, seeds,
+};
 use crate::scheduler::Scheduler;
 use crate::settings::{IndexAt, Settings};
 use crate::time::Duration;
@@ -80,6 +85,9 @@ pub enum ServerError {
     /// What hosts are owed cannot be read or written.
     #[error(transparent)]
     Politeness(#[from] crate::politeness::LogError),
+    /// The shared index cannot be used.
+    #[error(transparent)]
+    Database(#[from] DatabaseError),
     /// The system refuses something basic.
     #[error("{0}")]
     System(#[from] io::Error),
@@ -131,6 +139,12 @@ pub fn run(settings: Settings) -> Result<(), ServerError> {
     Ok(())
 }
 
+/// Creates or changes the tables of the shared index at `url`, as needed.
+pub fn migrate(url: &str) -> Result<Migrated, ServerError> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    Ok(runtime.block_on(index::postgres::migrate(url))?)
+}
+
 /// Runs the hub on this thread, with a runtime of its own for the spiders' sockets.
 fn run_hub(
     hub: Hub,
@@ -169,7 +183,16 @@ fn open_index(settings: &Settings) -> Result<(IndexHandle, Adder), ServerError> 
         IndexAt::Memory => Ok(index::spawn(MemoryIndex::default())),
         IndexAt::Tcp(address) => Ok(index::spawn(TcpIndex::new(address.clone(), TcpOptions::default()))),
         IndexAt::Dir(path) => Ok(index::spawn(EmbeddedIndex::open(path, settings.recrawl_after)?)),
-        IndexAt::Postgres(_) => Err(ServerError::NoSuchIndex("postgres:".into())),
+        IndexAt::Postgres(url) => Ok(index::spawn(PostgresIndex::new(url, &postgres_options(settings))?)),
+    }
+}
+
+fn postgres_options(settings: &Settings) -> PostgresOptions {
+    PostgresOptions {
+        instance: settings.instance.clone(),
+        queue_len: settings.queue_len,
+        claim_expiry_1: settings.claim_expiry_1,
+        claim_expiry_2: settings.claim_expiry_2,
     }
 }
 

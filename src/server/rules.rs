@@ -44,6 +44,7 @@ pub fn scheduler_config(settings: &Settings, seed: u64) -> Config {
         aliases: settings.aliases.iter().map(|alias| alias_rule(settings, alias)).collect(),
         groups: settings.groups.iter().map(|group| group_rule(settings, group)).collect(),
         index_is_exact: matches!(settings.index, IndexAt::Memory | IndexAt::Dir(_)),
+        claims: matches!(settings.index, IndexAt::Postgres(_)),
         seed,
     }
 }

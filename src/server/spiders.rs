@@ -246,6 +246,9 @@ impl Hub {
             self.save_before_write(spider);
         }
         let Some(connection) = self.connections.get_mut(&id) else { return false };
+        if self.scheduler.claims_have_lapsed(self.around.clock.now()) {
+            return false;
+        }
         let Ok(lines) = connection.write() else {
             self.close(id, "it cannot be written to");
             return false;

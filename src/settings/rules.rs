@@ -10,21 +10,8 @@ use std::path::Path;
 use std::time::Duration;
 
 /// Settings that are understood but change nothing in this version.
-pub const NOT_YET: &[(&str, &str)] = &[
-    ("recrawl_after", "only an index in a directory (`dir:`) takes a finished URL again"),
-    ("claim_expiry_1", "no index can be shared yet"),
-    ("claim_expiry_2", "no index can be shared yet"),
-    ("instance", "no index can be shared yet"),
-];
-
-/// Whether this version has the backend; else its name.
-fn missing_backend(index: &IndexAt) -> Option<&'static str> {
-    match index {
-        IndexAt::Memory | IndexAt::Dir(_) | IndexAt::Tcp(_) => None,
-        IndexAt::Postgres(_) => Some("postgres://…"),
-    }
-}
-const BACKENDS: &str = "`memory`, `dir:PATH` or `tcp://HOST:PORT`";
+pub const NOT_YET: &[(&str, &str)] =
+    &[("recrawl_after", "only an index in a directory (`dir:`) takes a finished URL again")];
 
 /// Most active cells: a cell is named by 32 bits in a TRANS_ID.
 const CELLS_MAX: u64 = 1 << 32;
@@ -38,7 +25,6 @@ pub(super) fn apply(settings: &mut Settings, gathered: &mut Gathered) {
     rules.order("dns_ttl_min", settings.dns_ttl_min, "dns_ttl_max", settings.dns_ttl_max);
     rules.order("claim_expiry_1", settings.claim_expiry_1, "claim_expiry_2", settings.claim_expiry_2);
     rules.group_delays(settings);
-    rules.backend(settings);
     rules.token("spider_token", "spider_token_file", &mut settings.spider_token, &settings.spider_token_file);
     rules.token("http_token", "http_token_file", &mut settings.http_token, &settings.http_token_file);
 }
@@ -97,19 +83,6 @@ impl Rules<'_> {
                 );
                 self.gathered.problems.push(Problem::Together(problem));
             }
-        }
-    }
-
-    fn backend(&mut self, settings: &Settings) {
-        if let Some(missing) = missing_backend(&settings.index) {
-            let given = self.gathered.of("index");
-            let problem = Problem::Value {
-                setting: "index".into(),
-                value: given.items.join(","),
-                origin: given.origin.clone(),
-                allowed: format!("{BACKENDS} (this version has no `{missing}` yet)"),
-            };
-            self.gathered.problems.push(problem);
         }
     }
 

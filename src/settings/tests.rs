@@ -223,15 +223,6 @@ fn settings_that_do_not_go_together_are_refused() {
 }
 
 #[test]
-fn backends_that_do_not_exist_yet_are_refused() {
-    let problems = problems(Settings::from_pairs(&[("index", "postgres://h/d")]));
-    assert!(
-        problems[0].starts_with("index = postgres://h/d (flag --index): must be `memory`"),
-        "{problems:?}"
-    );
-}
-
-#[test]
 fn settings_without_effect_are_warned_of_when_given() {
     let warnings = |pairs: &[(&str, &str)]| Settings::load(&sources(pairs, &[])).unwrap().warnings;
     assert!(warnings(&[]).is_empty());

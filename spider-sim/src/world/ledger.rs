@@ -134,6 +134,8 @@ impl Ledger {
                 self.expect(!known, now, || Fault::Twice(doc));
             }
             Admission::Duplicate => self.expect(known, now, || Fault::Unknown(doc)),
+            // Of hosts that go to another server: there is none here.
+            Admission::Elsewhere => self.expect(false, now, || Fault::Unknown(doc)),
         }
     }
 

@@ -85,7 +85,7 @@ impl Scheduler {
             next_send_in: match gate.closed(now) {
                 None => Some(Duration::ZERO),
                 Some(Closed::Until(until, _)) => Some(until.since(now)),
-                Some(Closed::Full | Closed::Writing | Closed::OnTrial) => None,
+                Some(Closed::Full | Closed::Writing | Closed::OnTrial | Closed::Claim) => None,
             },
             gap: gate.gap(),
         })
@@ -204,8 +204,9 @@ impl Scheduler {
 
     /// Of all closed gates the one that matters most: a hold, then one that opens with an end, then the last clock.
     fn stopped_by(&self, now: Instant, gates: impl Iterator<Item = GateId>) -> Option<Standing<GateId>> {
-        let closed = gates.filter_map(|gate| self.gates[gate].closed(now).map(|closed| (gate, closed)));
+        let closed = gates.filter_map(|gate| self.closed(now, gate).map(|closed| (gate, closed)));
         let weight = |closed: &Closed| match *closed {
+            Closed::Claim => (4, Instant::ZERO),
             Closed::Until(until, Why::Hold) => (3, until),
             Closed::OnTrial => (2, Instant::ZERO),
             Closed::Full | Closed::Writing => (1, Instant::ZERO),
@@ -215,6 +216,7 @@ impl Scheduler {
         Some(match closed {
             Closed::Full | Closed::Writing => Standing::Full(gate),
             Closed::OnTrial => Standing::OnTrial(gate),
+            Closed::Claim => Standing::Unclaimed(gate),
             Closed::Until(until, why) => Standing::Clock { gate, left: until.since(now), why },
         })
     }
@@ -223,7 +225,9 @@ impl Scheduler {
         match standing {
             Standing::Idle => HostState::Idle,
             Standing::Ready => HostState::Ready,
-            Standing::Turn(_) | Standing::Clock { why: Why::Gap | Why::Rest, .. } => HostState::Waiting,
+            Standing::Turn(_)
+            | Standing::Unclaimed(_)
+            | Standing::Clock { why: Why::Gap | Why::Rest, .. } => HostState::Waiting,
             Standing::Clock { gate, why: Why::Hold, .. } => match self.gates[*gate].owner {
                 GateOwner::Ip(_) => HostState::Down,
                 GateOwner::Host(_) | GateOwner::Group(_) => HostState::Held,
@@ -245,10 +249,10 @@ impl Scheduler {
     fn next_send_in(&self, now: Instant, id: HostId, standing: &Standing<GateId>) -> Option<Duration> {
         let clocks = || {
             let gates = self.gate_set(id).into_iter().flat_map(|gates| gates.iter());
-            let left = |gate| match self.gates[gate].closed(now) {
+            let left = |gate| match self.closed(now, gate) {
                 None => Some(Duration::ZERO),
                 Some(Closed::Until(until, _)) => Some(until.since(now)),
-                Some(Closed::Full | Closed::Writing | Closed::OnTrial) => None,
+                Some(Closed::Full | Closed::Writing | Closed::OnTrial | Closed::Claim) => None,
             };
             gates.map(left).try_fold(Duration::ZERO, |longest, left| Some(longest.max(left?)))
         };
@@ -265,6 +269,7 @@ impl Scheduler {
             | Standing::Reserved
             | Standing::Full(_)
             | Standing::OnTrial(_)
+            | Standing::Unclaimed(_)
             | Standing::Resolving { .. }
             | Standing::Asking { .. }
             | Standing::Leftover { .. }

@@ -75,6 +75,8 @@ pub enum Standing<G = GateView> {
     },
     /// The address was down, and is being tried.
     OnTrial(G),
+    /// Its key is not claimed in the shared index, or claims are not good now.
+    Unclaimed(G),
     /// The name is being looked up.
     Resolving {
         /// Nobody answered; it is asked for again after this long.
@@ -118,6 +120,7 @@ impl<G> Standing<G> {
             Standing::Full(at) => Standing::Full(gate(at)),
             Standing::Clock { gate: at, left, why } => Standing::Clock { gate: gate(at), left, why },
             Standing::OnTrial(at) => Standing::OnTrial(gate(at)),
+            Standing::Unclaimed(at) => Standing::Unclaimed(gate(at)),
             Standing::Resolving { again_in } => Standing::Resolving { again_in },
             Standing::Asking { again_in } => Standing::Asking { again_in },
             Standing::Leftover { ahead } => Standing::Leftover { ahead },

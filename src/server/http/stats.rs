@@ -44,6 +44,7 @@ pub(super) async fn stats(State(desk): Shared) -> Response {
             "in_flight": now.robots_in_flight,
             "waiting": now.robots_waiting,
         },
+        "handed_over": counted.handed_over,
         "waiting": {
             "spider": now.waiting.ready,
             "host": now.waiting.host,

@@ -301,6 +301,8 @@ impl Stage {
                 }
                 IndexEvent::Answered { .. } => self.scheduler.handle_answered(self.now),
                 IndexEvent::Grown | IndexEvent::Up => self.scheduler.handle_index_news(),
+                // This index is nobody else's.
+                IndexEvent::Claims(_) => {}
                 IndexEvent::Down => {}
             }
         }

@@ -1,0 +1,1 @@
+SELECT host FROM hosts WHERE holder = $1

@@ -1,0 +1,1 @@
+SELECT key FROM keys WHERE holder = $1

@@ -1,0 +1,138 @@
+//! Everything is found by index: the plans of all statements on tables that are so large that it matters.
+
+#[path = "support/postgres.rs"]
+mod postgres;
+
+use postgres::{new_database, sql};
+use std::path::Path;
+
+const HOSTS: usize = 30_000;
+const DOCS: usize = 300_000;
+
+/// Nine tenths of all hosts have open documents; some are held, some promised, some late.
+fn big_database() -> String {
+    let url = new_database();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    runtime.block_on(urlserver::index::postgres::migrate(&url)).expect("tables");
+    sql(
+        &url,
+        &format!(
+            "INSERT INTO instances (epoch, name, expires_1, expires_2)
+                 SELECT n, 'server' || n, clock_timestamp() + (n - 3) * interval '1 hour',
+                     clock_timestamp() + (n - 3) * interval '2 hours'
+                 FROM generate_series(1, 20) AS n;
+             INSERT INTO hosts (host_id, host, next_place, turn, holder, in_flight, affinity, affinity_until)
+                 SELECT n, 'h' || n || '.example', 11, CASE WHEN n % 10 > 0 THEN n END,
+                     CASE WHEN n % 7 = 0 THEN 1 + n % 20 END, n % 14 = 0,
+                     CASE WHEN n % 70 = 1 THEN 1 + n % 20 END,
+                     CASE WHEN n % 70 = 1 THEN clock_timestamp() + n * interval '1 second' END
+                 FROM generate_series(1, {HOSTS}) AS n;
+             INSERT INTO keys (key, holder, in_flight, wanted_by)
+                 SELECT 'ip:10.0.' || n / 250 || '.' || n % 250, CASE WHEN n % 3 = 0 THEN 1 + n % 20 END, true,
+                     CASE WHEN n % 300 = 0 THEN 1 END
+                 FROM generate_series(1, 20000) AS n;
+             INSERT INTO docs (doc, host_id, place, print, url, state)
+                 SELECT n, 1 + n % {HOSTS}, 1 + n / {HOSTS}, n, 'http://h' || 1 + n % {HOSTS} || '.example/' || n,
+                     CASE WHEN n % 3 = 0 THEN 1 ELSE 0 END
+                 FROM generate_series(0, {DOCS} - 1) AS n;
+             ANALYZE"
+        ),
+    );
+    url
+}
+
+/// Arguments for the parameters of a statement, by their number and what they are compared with.
+fn arguments(name: &str) -> &'static str {
+    match name {
+        "bury" | "held_hosts" | "held_keys" | "leave" | "outlook" | "wanted" => "1",
+        "candidates" => "ARRAY[11, 12, 13], ARRAY[0, 1, 2], 100",
+        "claim_hosts" | "claim_hosts_for_us" => "1, 100, ARRAY['h11.example', 'h12.example']",
+        "count_losses" => "1, 5",
+        "draw_ids" | "draw_turns" => "5",
+        "ended_by_us" => "1, ARRAY[1, 2, 3]",
+        "expired" => "1, 16",
+        "free_forgotten" => "500",
+        "free_hosts" | "free_keys" => "1, true, 500",
+        "free_promised" => "1, 500",
+        "give_hosts_back" => {
+            "1, ARRAY['h11.example', 'h12.example'], 1000, ARRAY[1, 2], ARRAY[1, 2], ARRAY[1, 2]::smallint[], ARRAY['ip:10.0.1.1', NULL]"
+        }
+        "give_keys_back" | "note_keys" => {
+            "1, ARRAY['ip:10.0.1.1', 'ip:10.0.1.2'], ARRAY[1, 2], ARRAY[1, 2], ARRAY[1, 2]::smallint[]"
+        }
+        "note_hosts" => {
+            "1, ARRAY['h11.example', 'h12.example'], ARRAY[1, 2], ARRAY[1, 2], ARRAY[1, 2]::smallint[]"
+        }
+        "holders" => "ARRAY['ip:10.0.1.1', 'ip:10.0.1.2']",
+        "insist" | "want_keys" => "1, ARRAY['ip:10.0.1.1', 'ip:10.0.1.2']",
+        "known" => "ARRAY[11, 12, 13], ARRAY[1, 2, 3]",
+        "lengthen_lines" => "ARRAY[11, 12, 13], ARRAY[1, 2, 3], ARRAY[1, 2, 3]",
+        "lines" => "ARRAY['h11.example', 'h12.example']",
+        "lock_hosts" | "want_hosts" | "want_any_hosts" => "1, ARRAY['h11.example', 'h12.example']",
+        "new_docs" => {
+            "ARRAY[1, 2], ARRAY[11, 12], ARRAY[50, 51], ARRAY[1, 2], ARRAY['http://a/', 'http://b/'], ARRAY[NULL, 5]"
+        }
+        "new_hosts" => "ARRAY['new.example', 'h12.example']",
+        "register" => "'name', 1000, 2000",
+        "renew" => "1, 1000, 2000",
+        "report" => "1, ARRAY[1, 2, 3], ARRAY[1, 1, 1]::smallint[], ARRAY['200', '200', '404']",
+        other => panic!("{other}.sql is new: what are its arguments?"),
+    }
+}
+
+/// Types of the parameters, as the program sends them.
+fn types(name: &str) -> &'static str {
+    match name {
+        "candidates" => "(bigint[], bigint[], bigint)",
+        "claim_hosts" | "claim_hosts_for_us" => "(bigint, bigint, text[])",
+        "draw_ids" | "draw_turns" | "free_forgotten" => "(bigint)",
+        "ended_by_us" => "(bigint, bigint[])",
+        "expired" | "count_losses" | "free_promised" => "(bigint, bigint)",
+        "free_hosts" | "free_keys" => "(bigint, boolean, bigint)",
+        "give_hosts_back" => "(bigint, text[], bigint, bigint[], bigint[], smallint[], text[])",
+        "give_keys_back" | "note_keys" | "note_hosts" => "(bigint, text[], bigint[], bigint[], smallint[])",
+        "holders" | "lines" | "new_hosts" => "(text[])",
+        "insist" | "want_keys" | "lock_hosts" | "want_hosts" | "want_any_hosts" => "(bigint, text[])",
+        "known" => "(bigint[], bigint[])",
+        "lengthen_lines" => "(bigint[], bigint[], bigint[])",
+        "new_docs" => "(bigint[], bigint[], bigint[], bigint[], text[], bigint[])",
+        "register" => "(text, bigint, bigint)",
+        "renew" => "(bigint, bigint, bigint)",
+        "report" => "(bigint, bigint[], smallint[], text[])",
+        _ => "(bigint)",
+    }
+}
+
+#[test]
+fn no_statement_reads_a_whole_table() {
+    let url = big_database();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/index/postgres/sql");
+    let mut names: Vec<String> = std::fs::read_dir(folder)
+        .expect("statements")
+        .map(|entry| entry.expect("a file").file_name().to_string_lossy().replace(".sql", ""))
+        .filter(|name| !name.starts_with("schema_"))
+        .collect();
+    names.sort();
+    assert!(names.len() > 30, "{names:?}");
+    let mut scans = Vec::new();
+    for name in &names {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/index/postgres/sql/{name}.sql"));
+        let statement = std::fs::read_to_string(path).expect("a statement");
+        let (types, arguments) = (types(name), arguments(name));
+        // As for a statement that was prepared long ago: with no knowledge of the arguments; and with it.
+        for mode in ["force_generic_plan", "force_custom_plan"] {
+            let plan = sql(
+                &url,
+                &format!(
+                    "SET plan_cache_mode = {mode}; PREPARE it {types} AS {statement}; EXPLAIN EXECUTE it({arguments})"
+                ),
+            );
+            // The few servers there are may be read as they stand.
+            let whole = plan
+                .lines()
+                .filter(|line| line.contains("Seq Scan on") && !line.contains("Seq Scan on instances"));
+            scans.extend(whole.map(|line| format!("{name} ({mode}): {}\n{plan}", line.trim())));
+        }
+    }
+    assert!(scans.is_empty(), "{}", scans.join("\n\n"));
+}
