@@ -88,6 +88,13 @@ fn migrate() -> Command {
         .arg(url)
 }
 
+impl IndexCommandError {
+    /// Whether it is what was asked for that cannot be done, and not the world.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, IndexCommandError::Shared(error) if error.is_refusal())
+    }
+}
+
 impl IndexCommand {
     /// What was asked for.
     pub fn from_matches(matches: &ArgMatches) -> IndexCommand {

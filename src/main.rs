@@ -27,6 +27,7 @@ fn main() -> ExitCode {
         },
         Request::Index(command, log) => match logs::start(&log).map(|()| command.run()) {
             Ok(Ok(())) => ExitCode::SUCCESS,
+            Ok(Err(error)) if error.is_refusal() => complain(REFUSED, &error),
             Ok(Err(error)) => complain(FAILED, &error),
             Err(error) => complain(REFUSED, &error),
         },
@@ -51,6 +52,7 @@ fn serve(sources: &Sources, log: &LogOptions) -> ExitCode {
     }
     match server::run(effective.settings) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(error) if error.is_refusal() => complain(REFUSED, &error),
         Err(error) => complain(FAILED, &error),
     }
 }

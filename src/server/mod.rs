@@ -93,6 +93,13 @@ pub enum ServerError {
     System(#[from] io::Error),
 }
 
+impl ServerError {
+    /// Whether it is the settings that cannot be used, and not the world.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, ServerError::Database(DatabaseError::Url(_)))
+    }
+}
+
 /// Runs the server until a signal, or until all is done.
 pub fn run(settings: Settings) -> Result<(), ServerError> {
     let rim = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;

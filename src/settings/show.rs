@@ -46,9 +46,17 @@ impl Effective {
     }
 }
 
+/// Whether the text is a URL with a password in it.
+fn has_password(text: &str) -> bool {
+    let in_user = text.split_once("://").and_then(|(_, rest)| rest.split_once('@'));
+    let in_query = || text.split(['?', '&']).skip(1).any(|pair| pair.starts_with("password="));
+    in_user.is_some_and(|(user, _)| user.contains(':') && !user.contains('/')) || in_query()
+}
+
 fn setting(definition: &Definition, given: &Given) -> String {
     let name = definition.name;
-    if definition.kind == Kind::Secret && given.items != [NONE] {
+    let secret = definition.kind == Kind::Secret && given.items != [NONE];
+    if secret || given.items.iter().any(|item| has_password(item)) {
         return format!("# {name} is not shown  # {}\n", given.origin);
     }
     let value = match (&given.items[..], definition.kind) {

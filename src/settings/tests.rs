@@ -310,3 +310,14 @@ fn the_table_has_a_row_for_every_setting() {
     }
     assert_eq!(table.lines().count(), DEFINITIONS.len() + 5);
 }
+
+#[test]
+fn passwords_in_urls_are_not_shown() {
+    let shown = |index: &str| Settings::load(&sources(&[("index", index)], &[])).unwrap().to_toml();
+    for index in
+        ["postgres://u:hush@h/d", "postgres://u@h/d?password=hush", "postgresql://h/d?a=b&password=hush"]
+    {
+        assert!(!shown(index).contains("hush") && shown(index).contains("# index is not shown"), "{index}");
+    }
+    assert!(shown("postgres://u@h:5432/d").contains("index = \"postgres://u@h:5432/d\""));
+}

@@ -28,7 +28,7 @@ async fn answer(index: &mut EmbeddedIndex) -> (Vec<Candidate>, bool) {
         match index.event().await {
             IndexEvent::Candidates(list) => all.extend(list),
             IndexEvent::Answered { complete, .. } => return (all, complete),
-            IndexEvent::Grown | IndexEvent::Up | IndexEvent::Down => {}
+            IndexEvent::Claims(_) | IndexEvent::Grown | IndexEvent::Up | IndexEvent::Down => {}
         }
     }
 }

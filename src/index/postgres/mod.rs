@@ -31,7 +31,8 @@
 //!
 //! Not here: when something may be sent (`scheduler::claims`). Not anywhere: clocks of machines that were suspended. A
 //! monotonic clock may stand still meanwhile, and then a server that wakes up may send what it had decided to; its
-//! reports are refused all the same.
+//! reports are refused all the same. Nor a failover that forgets what was committed: who fails over does so to a
+//! replica that has every commit (`target_session_attrs=read-write` in the URL finds it).
 
 mod claims;
 mod database;
