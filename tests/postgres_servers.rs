@@ -54,10 +54,11 @@ fn rule(name: &str, hosts: &[&str]) -> GroupRule {
     }
 }
 
-/// Something that happens once, in steps; each is tried again until it says that it is done.
-fn in_steps<'a>(
-    mut steps: Vec<Box<dyn FnMut(&mut Scene<'_>) -> bool + 'a>>,
-) -> impl FnMut(&mut Scene<'_>) + 'a {
+/// Tried again until it says that it is done.
+type Step<'a> = Box<dyn FnMut(&mut Scene<'_>) -> bool + 'a>;
+
+/// Something that happens once, in steps.
+fn in_steps<'a>(mut steps: Vec<Step<'a>>) -> impl FnMut(&mut Scene<'_>) + 'a {
     steps.reverse();
     move |scene| {
         if let Some(step) = steps.last_mut()
@@ -68,7 +69,7 @@ fn in_steps<'a>(
     }
 }
 
-fn step<'a>(step: impl FnMut(&mut Scene<'_>) -> bool + 'a) -> Box<dyn FnMut(&mut Scene<'_>) -> bool + 'a> {
+fn step<'a>(step: impl FnMut(&mut Scene<'_>) -> bool + 'a) -> Step<'a> {
     Box::new(step)
 }
 
