@@ -113,12 +113,12 @@ pub struct PostgresIndex {
     /// Something failed: nothing is tried before the next renewal.
     stalled: bool,
     adds: VecDeque<(Vec<Addition>, oneshot::Sender<Vec<Added>>)>,
-    adding: Option<JoinHandle<Added2>>,
+    adding: Option<JoinHandle<Adding>>,
     events: VecDeque<IndexEvent>,
     counters: Arc<Counters>,
 }
 
-type Added2 = (Vec<Addition>, oneshot::Sender<Vec<Added>>, Result<Vec<Added>, DatabaseError>);
+type Adding = (Vec<Addition>, oneshot::Sender<Vec<Added>>, Result<Vec<Added>, DatabaseError>);
 
 /// What is to be done, in order.
 enum Todo {
@@ -328,7 +328,7 @@ impl PostgresIndex {
         }));
     }
 
-    fn handle_added(&mut self, added: Option<Added2>) {
+    fn handle_added(&mut self, added: Option<Adding>) {
         let Some((urls, reply, result)) = added else { return };
         match result {
             Ok(list) => {
