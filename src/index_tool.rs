@@ -60,7 +60,7 @@ pub fn command() -> Command {
     };
     let file = Arg::new("file")
         .value_name("FILE")
-        .required(true)
+        .default_value("-")
         .value_hint(ValueHint::FilePath)
         .value_parser(clap::value_parser!(PathBuf))
         .help("Lines of an export or of a seeds file; `-` is the standard input");

@@ -443,7 +443,8 @@ async fn a_silent_index_is_dialled_again() {
 #[tokio::test]
 async fn an_index_that_does_not_read_blocks_nobody_and_loses_nothing() {
     const REPORTS: u64 = 400_000;
-    let options = TcpOptions { silence_max: Duration::from_millis(200), ..QUICK };
+    // Long enough for a loaded machine to read 400,000 lines without a break that looks like silence.
+    let options = TcpOptions { silence_max: Duration::from_secs(3), ..QUICK };
     let (mut index, _adder, listener, deaf) = played(options).await;
     for doc in 0..REPORTS {
         index.report(done(DocId(doc)));

@@ -185,6 +185,19 @@ fn heads_that_come_byte_by_byte_are_let_go() {
 }
 
 #[test]
+fn clients_that_say_nothing_make_room_for_those_who_ask() {
+    let server = Setup::new().start();
+    let silent: Vec<TcpStream> = (0..300).map(|_| connect(&server)).collect();
+    assert_eq!(get(&server, "/healthz")["status"], "alive");
+    // It was not answered because their time was up: those who came late are still there.
+    let mut late = &silent[290];
+    late.set_nonblocking(true).unwrap();
+    assert_eq!(late.read(&mut [0]).unwrap_err().kind(), std::io::ErrorKind::WouldBlock);
+    let mut first = &silent[0];
+    assert_eq!(first.read(&mut [0]).unwrap_or(0), 0, "who has been silent longest is let go");
+}
+
+#[test]
 fn a_client_that_never_reads_is_let_go_and_stops_nobody() {
     let server = many_hosts(1_000);
     let before = server.open_sockets();

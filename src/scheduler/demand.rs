@@ -80,6 +80,7 @@ impl Scheduler {
 
     /// The index has something new: ask, even if the last answer was empty.
     pub fn handle_index_news(&mut self) {
+        self.demand.back_off = Duration::ZERO;
         self.demand.handle_change();
     }
 

@@ -80,6 +80,7 @@ use reservations::Reservations;
 use slots::Slots;
 use spiders::Spiders;
 use std::collections::VecDeque;
+use std::net::IpAddr;
 use timers::Timers;
 
 /// The rules a scheduler keeps, fixed for its life.
@@ -113,6 +114,8 @@ pub struct Config {
     pub robots: bool,
     /// Origins that ask for a longer Crawl-delay are not crawled.
     pub crawl_delay_max: Option<Duration>,
+    /// Families of addresses that are used.
+    pub families: Families,
     /// How long answers to look-ups are believed.
     pub ttl: TtlRule,
     /// When an address is down.
@@ -148,6 +151,7 @@ impl Default for Config {
             retry_delay: Duration::from_secs(5),
             spider_window: None,
             allow_private: false,
+            families: Families { v4: true, v6: true },
             robots: false,
             crawl_delay_max: None,
             ttl: TtlRule {
@@ -164,6 +168,21 @@ impl Default for Config {
             claims: false,
             seed: 0,
         }
+    }
+}
+
+/// Which addresses are used.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Families {
+    /// IPv4.
+    pub v4: bool,
+    /// IPv6.
+    pub v6: bool,
+}
+
+impl Families {
+    fn have(self, ip: IpAddr) -> bool {
+        if ip.is_ipv4() { self.v4 } else { self.v6 }
     }
 }
 

@@ -3,6 +3,7 @@
 use super::Scheduler;
 use super::gates::{GateOwner, Pace};
 use super::hosts::{Place, Question};
+use super::slots::Wait;
 use super::table::Key;
 use crate::hostdb::health::HealthState;
 use crate::hostdb::records::{Advice, Record};
@@ -98,11 +99,16 @@ impl Scheduler {
     }
 
     fn handle_addresses(&mut self, now: Instant, host: HostId, given: Vec<IpAddr>, expires: Instant) {
-        let allowed = |ip: &IpAddr| self.may_use(*ip);
-        let mut addresses: Vec<IpAddr> = given.into_iter().map(normalised).filter(allowed).collect();
+        let families = self.config.families;
+        let mut addresses: Vec<IpAddr> = given.into_iter().map(normalised).collect();
+        addresses.retain(|&ip| families.have(ip));
+        let until = expires.min(self.config.ttl.negative_expiry(now, None));
+        if addresses.is_empty() {
+            return self.replace_record(now, host, Record::Nothing { until });
+        }
+        addresses.retain(|&ip| self.may_use(ip));
         in_stable_order(&mut addresses);
         if addresses.is_empty() {
-            let until = expires.min(self.config.ttl.negative_expiry(now, None));
             return self.replace_record(now, host, Record::Private { until });
         }
         let addresses = addresses.into_iter().map(|address| self.ip_of(now, address)).collect();
@@ -269,6 +275,20 @@ impl Scheduler {
         }
         if self.hosts[host].question == Question::BackOff && self.hosts[host].ip.is_none() {
             self.bench_without_answer(now, host);
+        }
+        self.refresh_in_line(now, host);
+    }
+
+    /// A host that waits for its address is asked for again when its record ends: it may have moved to where
+    /// nobody waits.
+    pub(super) fn refresh_in_line(&mut self, now: Instant, host: HostId) {
+        let Some(Wait::Gate(gate)) = self.hosts[host].slot().map(|slot| self.slots[slot].wait) else {
+            return;
+        };
+        let at_ip = matches!(self.gates[gate].owner, GateOwner::Ip(_));
+        let Record::Known { expires, .. } = self.hosts[host].record else { return };
+        if at_ip && expires != Instant::FAR && self.hosts[host].question == Question::No {
+            self.host_timers.set(host, expires.max(now));
         }
     }
 

@@ -194,6 +194,9 @@ impl Scheduler {
     fn wait_at(&mut self, now: Instant, slot: SlotId, gate: GateId) {
         self.slots.wait_at(&mut self.gates, gate, slot);
         self.settle(now, gate);
+        if let Some(host) = self.slots[slot].host {
+            self.refresh_in_line(now, host);
+        }
     }
 
     /// Wakes the first waiter of an open gate, or sets the timer of one that opens by time. Must be called

@@ -3,7 +3,7 @@
 use crate::hostdb::health::HealthRule;
 use crate::hostdb::records::TtlRule;
 use crate::hostdb::{Family, ResolverConfig, Servers};
-use crate::scheduler::{Config, GroupRule, IpRange, Pace, Rest, Trial};
+use crate::scheduler::{Config, Families, GroupRule, IpRange, Pace, Rest, Trial};
 use crate::settings::{self, Alias, Group, HostPattern, IndexAt, Robots, Settings};
 use std::num::NonZeroU32;
 
@@ -25,6 +25,10 @@ pub fn scheduler_config(settings: &Settings, seed: u64) -> Config {
         retry_delay: settings.retry_delay,
         spider_window: settings.spider_window.map(NonZeroU32::get),
         allow_private: settings.allow_private,
+        families: Families {
+            v4: settings.address_family.contains(&settings::Family::Ipv4),
+            v6: settings.address_family.contains(&settings::Family::Ipv6),
+        },
         robots: settings.robots == Robots::Obey,
         crawl_delay_max: settings.crawl_delay_max,
         ttl: TtlRule {

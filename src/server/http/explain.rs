@@ -58,7 +58,7 @@ fn facts(hub: &Hub, url: &Url, place: UrlPlace, known: Known) -> UrlFacts {
     let arriving = place == UrlPlace::Absent && hub.is_arriving(url);
     UrlFacts {
         spider: spider.and_then(|id| hub.connections.get(id)).map(|connection| connection.peer),
-        host: hub.scheduler.host(now, url.host()),
+        host: hub.scheduler.host(now, url.host()).or_else(|| hub.scheduler.ordered_host(now, url.host())),
         known: if arriving { Known::Given } else { known },
         robots: hub.scheduler.robots(now, url),
         max_attempts: hub.scheduler.max_attempts(),

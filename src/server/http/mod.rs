@@ -25,16 +25,20 @@ use axum::response::{Html, IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use patient::Patient;
 use serde_json::json;
+use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::AbortHandle;
 
 /// HTTP connections at the same time: none of them may cost a spider its place.
-const CONNECTIONS_MAX: usize = 64;
+const CONNECTIONS_MAX: usize = 256;
 /// Longest wait for a request's head.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// Longest head, with the longest URL as a parameter in it; and most headers.
@@ -96,12 +100,15 @@ pub(super) async fn serve(
         })
         .layer(from_fn_with_state(Arc::clone(&desk), guard::guard))
         .with_state(desk);
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let mut door = Door::default();
     loop {
-        // Who comes when all places are taken waits in the socket.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let Some(place) = door.place().await else { return };
         match listener.accept().await {
-            Ok((stream, _)) => drop(tokio::spawn(answer(stream, app.clone(), place))),
+            Ok((stream, _)) => {
+                let asked = Arc::new(AtomicBool::new(false));
+                let task = tokio::spawn(answer(stream, app.clone(), Arc::clone(&asked), place));
+                door.arrivals.push_back((asked, task.abort_handle()));
+            }
             Err(error) => {
                 tracing::warn!(%error, "cannot accept an HTTP connection");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -110,17 +117,48 @@ pub(super) async fn serve(
     }
 }
 
+/// Who is in, in order of arrival, and whether they have asked for anything yet.
+struct Door {
+    places: Arc<Semaphore>,
+    arrivals: VecDeque<(Arc<AtomicBool>, AbortHandle)>,
+}
+
+impl Default for Door {
+    fn default() -> Self {
+        Door { places: Arc::new(Semaphore::new(CONNECTIONS_MAX)), arrivals: VecDeque::new() }
+    }
+}
+
+impl Door {
+    /// A place for one more. When all are taken, whoever has been silent longest makes room; if nobody is silent, the
+    /// next one waits in the socket.
+    async fn place(&mut self) -> Option<OwnedSemaphorePermit> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some(place);
+        }
+        self.arrivals.retain(|(_, task)| !task.is_finished());
+        if let Some(silent) = self.arrivals.iter().position(|(asked, _)| !asked.load(Ordering::Relaxed))
+            && let Some((_, task)) = self.arrivals.remove(silent)
+        {
+            task.abort();
+        }
+        Arc::clone(&self.places).acquire_owned().await.ok()
+    }
+}
+
 /// One connection. It must say a whole request soon, and the next one soon after.
-async fn answer(stream: TcpStream, app: Router, _place: OwnedSemaphorePermit) {
+async fn answer(stream: TcpStream, app: Router, asked: Arc<AtomicBool>, _place: OwnedSemaphorePermit) {
+    let app = TowerToHyperService::new(app);
+    let service = service_fn(move |request| {
+        asked.store(true, Ordering::Relaxed);
+        app.call(request)
+    });
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(REQUEST_TIMEOUT)
         .max_buf_size(HEAD_MAX)
         .max_headers(HEADERS_MAX)
-        .serve_connection(
-            TokioIo::new(Patient::new(stream, READER_STALL_MAX)),
-            TowerToHyperService::new(app),
-        );
+        .serve_connection(TokioIo::new(Patient::new(stream, READER_STALL_MAX)), service);
     if let Err(error) = connection.await {
         tracing::debug!(%error, "an HTTP connection ended badly");
     }
