@@ -3,7 +3,7 @@
 //!
 //! **Who is here.** A server that comes is a row in `instances`, under a new *epoch*: its fencing token. Once in a
 //! third of `claim_expiry_1` it renews that one row, and with it all of its claims; what a cycle costs does not
-//! depend on how many there are ([`keeper`]). By its own clock, counted from before it asked, and less a
+//! depend on how many there are (`keeper`). By its own clock, counted from before it asked, and less a
 //! margin, its claims are good until the first expiry; after that it sends nothing, and so it has stopped by itself
 //! before anybody may take over. A renewal that comes too late but finds the row says how many claims were
 //! taken meanwhile; if that number has grown, the server first learns which are left, and only then goes on. A row

@@ -17,7 +17,7 @@ const LOCK: &str = "SELECT version FROM schema_version WHERE id = 1 FOR UPDATE";
 const LOOK: &str = "SELECT version FROM schema_version WHERE id = 1";
 const SET: &str = "UPDATE schema_version SET version = $1 WHERE id = 1";
 
-/// What [`migrate`] found and left.
+/// What `migrate` found and left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Migrated {
     /// The version before; 0 for an empty database.
