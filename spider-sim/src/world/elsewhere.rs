@@ -25,6 +25,11 @@ impl Elsewhere {
         Elsewhere { sites, outages }
     }
 
+    /// Where a host stands among the sites.
+    pub(super) fn place(&self, host: &str) -> Option<usize> {
+        self.sites.get(host).copied()
+    }
+
     pub(super) fn site<'a>(&self, plan: &'a Plan, host: &str) -> Option<&'a Site> {
         self.sites.get(host).map(|&number| &plan.sites[number])
     }

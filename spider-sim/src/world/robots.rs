@@ -126,7 +126,7 @@ impl World {
     fn good_answer(&self, origin: &Origin, hops: u8, manners: &RobotsManners) -> Answer {
         if hops < manners.hops {
             let sites = &self.plan.sites;
-            let home = sites.iter().position(|site| site.name == origin.host).unwrap_or(0);
+            let home = self.elsewhere.place(&origin.host).unwrap_or(0);
             let next = &sites[(home + manners.stride * usize::from(hops + 1)) % sites.len()].name;
             let Origin { secure, host, port } = origin;
             let to = format!("http://{next}/moved?{}&{secure}&{host}&{port}", hops + 1);
