@@ -1,12 +1,12 @@
 //! Operators' orders: `POST /api/hosts/HOST/pause`, `/resume`, `/block?seconds=`, `/delay?seconds=`, and the same
 //! for everything: `POST /api/pause`, `/api/resume`.
 
+use super::query::host_name;
 use super::{Desk, Shared, refuse};
 use crate::scheduler::{Order, Standing};
 use crate::server::hub::Hub;
 use crate::settings::{DURATION_MAX, duration};
 use crate::time::Duration;
-use crate::url::host_name;
 use axum::extract::{Path, RawQuery, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -30,8 +30,9 @@ async fn order(
     Path((host, order)): Path<(String, String)>,
     RawQuery(query): RawQuery,
 ) -> Response {
-    let Some(host) = host_name(&host) else {
-        return refuse(StatusCode::BAD_REQUEST, &format!("`{host}` is no host name"));
+    let host = match host_name(&host) {
+        Ok(host) => host,
+        Err(refusal) => return refusal.into_response(),
     };
     let order = match read_order(&order, query.as_deref().unwrap_or_default()) {
         Ok(Some(order)) => order,

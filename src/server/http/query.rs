@@ -1,7 +1,7 @@
 //! What a request asks for: parameters, and names in paths. Each is refused by name if it makes no sense.
 
 use super::Refusal;
-use crate::url::Url;
+use crate::url;
 use std::fmt::Display;
 use std::str::FromStr;
 
@@ -79,18 +79,9 @@ fn hex(byte: u8) -> Option<u8> {
 
 /// A host's name as it is in URLs: lower case, punycode, no trailing dot.
 pub(super) fn host_name(text: &str) -> Result<Box<str>, Refusal> {
-    let refusal = || Refusal::bad(format!("not a host name: {text:?}"));
-    let separates =
-        |c: char| matches!(c, '/' | '\\' | '@' | '?' | '#') || c.is_whitespace() || c.is_control();
-    if text.contains(separates) {
-        return Err(refusal());
-    }
     let bare_v6 = text.parse::<std::net::Ipv6Addr>().is_ok();
-    let url = if bare_v6 { format!("http://[{text}]/") } else { format!("http://{text}/") };
-    let url = Url::parse(&url).map_err(|_| refusal())?;
-    // A port would be lost, except where it is the default one.
-    let has_port = !bare_v6 && text.rsplit_once(':').is_some_and(|(_, after)| !after.ends_with(']'));
-    if has_port { Err(refusal()) } else { Ok(url.host().into()) }
+    let name = if bare_v6 { url::host_name(&format!("[{text}]")) } else { url::host_name(text) };
+    name.map(Into::into).ok_or_else(|| Refusal::bad(format!("not a host name: {text:?}")))
 }
 
 #[cfg(test)]
