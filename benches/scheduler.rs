@@ -87,5 +87,11 @@ fn candidate(host: u32, round: u32, hosts: u32) -> Candidate {
     let doc = u64::from(round) * u64::from(hosts) + u64::from(host) + 1;
     let url = format!("http://www.site{host:06}.example.com/section{:02}/page-{doc:07}", doc % 97);
     let address = IpAddr::V4(Ipv4Addr::from_bits((10 << 24) + host));
-    Candidate { doc: DocId(doc), url: Url::parse(&url).unwrap(), ip: Some(address), wait: Duration::ZERO }
+    Candidate {
+        doc: DocId(doc),
+        url: Url::parse(&url).unwrap(),
+        ip: Some(address),
+        wait: Duration::ZERO,
+        tried: Default::default(),
+    }
 }

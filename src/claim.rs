@@ -4,6 +4,9 @@
 //! exchange about claims are here; who decides what is said in `scheduler::claims`, how they are kept in
 //! `index::postgres`.
 
+use crate::document::Tried;
+use crate::ids::DocId;
+use crate::order::{NotKept, Standing};
 use crate::time::Duration;
 use std::fmt;
 use std::net::IpAddr;
@@ -42,6 +45,8 @@ pub struct OwedClock {
     pub held_for: Duration,
     /// Refusals without a success or a long quiet between them.
     pub strikes: u8,
+    /// Of a host: the gap that was kept, which others may not know yet.
+    pub gap: Duration,
     /// Somebody who is gone may have sent until this long ago, and has left no word of it.
     pub dark_since: Option<Duration>,
 }
@@ -77,6 +82,32 @@ pub enum ClaimAction {
         /// For a host: whoever holds this shall have it, or whoever needs it more than we.
         to_holder_of: Option<ClaimKey>,
     },
+    /// The key is held on, but nothing is in flight under it, and will be only after it was wanted again: until then
+    /// others may have it after the first expiry.
+    Rest {
+        /// Which.
+        key: ClaimKey,
+        /// What it is owed.
+        clock: OwedClock,
+    },
+    /// A key that needs no claim, since it has no limits, is told to stay away; so shall others.
+    Hold {
+        /// Which.
+        key: ClaimKey,
+        /// For this long.
+        held_for: Duration,
+        /// Refusals without a success or a long quiet between them.
+        strikes: u8,
+    },
+    /// A document was sent, and has not ended: should others send it, they count from here.
+    Tried {
+        /// Which.
+        doc: DocId,
+        /// How often.
+        tried: Tried,
+        /// Not again before this much time has passed.
+        wait: Duration,
+    },
     /// The key is held on, and this is to be known should its holder be lost.
     Note {
         /// Which.
@@ -107,6 +138,31 @@ pub enum ClaimNews {
     Lost(ClaimKey),
     /// A claim of ours is wanted by a server that needs it more: to be given back soon.
     WantedElsewhere(ClaimKey),
+    /// What operators have ordered for a host that is ours, or about to be; all of it.
+    Ordered {
+        /// Its name.
+        host: Box<str>,
+        /// The orders that stand.
+        standing: Standing,
+    },
+    /// What became of an order that was given here.
+    Obeyed {
+        /// Which.
+        ticket: u64,
+        /// What stands now, if it is kept.
+        result: Result<Standing, NotKept>,
+    },
+    /// Operators have paused everything, on all servers, or have not.
+    PauseAll(bool),
+    /// A key that needs no claim is told to stay away.
+    Held {
+        /// Which.
+        key: ClaimKey,
+        /// For this long.
+        held_for: Duration,
+        /// Refusals without a success or a long quiet between them.
+        strikes: u8,
+    },
     /// All claims are good until then, by the system's monotonic clock.
     Renewed(std::time::Instant),
     /// No claim is ours any more.

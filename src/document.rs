@@ -18,6 +18,17 @@ pub struct Candidate {
     pub ip: Option<IpAddr>,
     /// Not before this much time has passed.
     pub wait: Duration,
+    /// How often it was sent before, by others.
+    pub tried: Tried,
+}
+
+/// Sends of a document that did not end it.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Tried {
+    /// All of them.
+    pub sends: u32,
+    /// Those that ended with the loss of the spider.
+    pub lost: u32,
 }
 
 /// How a fetch ended, in the spider's words.

@@ -12,7 +12,7 @@
 //!
 //! Beside the path: [`settings`], [`client`] (the commands that speak to a running server), [`politeness`] (what
 //! outlives the process), and the small words that all of them share: [`time`], [`ids`], [`url`], [`document`],
-//! [`claim`], [`url_queue`].
+//! [`claim`], [`order`], [`url_queue`].
 
 pub mod claim;
 pub mod cli;
@@ -24,6 +24,7 @@ pub mod index;
 pub mod index_tool;
 pub mod logs;
 pub mod observe;
+pub mod order;
 pub mod politeness;
 pub mod robots;
 pub mod scheduler;

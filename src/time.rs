@@ -52,8 +52,8 @@ impl fmt::Debug for Instant {
 
 /// Whole microseconds, rounded up, saturating.
 pub fn micros_rounded_up(d: Duration) -> u64 {
-    let micros = d.as_nanos().div_ceil(1_000);
-    u64::try_from(micros).unwrap_or(u64::MAX)
+    let rest = u64::from(d.subsec_nanos()).div_ceil(1_000);
+    d.as_secs().saturating_mul(1_000_000).saturating_add(rest)
 }
 
 /// `factor × d`, saturating; a factor that is not a positive number gives zero.
@@ -71,6 +71,9 @@ mod tests {
         let t = Instant::from_micros(5);
         assert_eq!(t + Duration::from_nanos(1), Instant::from_micros(6));
         assert_eq!(t + Duration::MAX, Instant::FAR);
+        assert_eq!(micros_rounded_up(Duration::new(3, 999_999_001)), 4_000_000);
+        assert_eq!(micros_rounded_up(Duration::new(3, 999_999_000)), 3_999_999);
+        assert_eq!(micros_rounded_up(Duration::from_secs(u64::MAX / 1_000_000 + 1)), u64::MAX);
         assert_eq!(Instant::ZERO.since(t), Duration::ZERO);
     }
 

@@ -4,6 +4,8 @@
 //! punycode, no trailing dot, no port, so that http, https and every port of a name are one host.
 //! In queues a URL is kept without its host's name, as a [`Tail`].
 
+mod normal;
+
 use thiserror::Error;
 
 /// Longest URL, after normalisation, in bytes.
@@ -45,6 +47,14 @@ pub enum UrlError {
 impl Url {
     /// Reads and normalises `text`.
     pub fn parse(text: &str) -> Result<Url, UrlError> {
+        match normal::host_len(text.as_bytes()) {
+            Some(len) if text.len() <= URL_MAX => Ok(Url { text: text.into(), host: HostPart::Inline(len) }),
+            Some(_) | None => Self::parse_any(text),
+        }
+    }
+
+    /// The same for any text, in normal form or not.
+    fn parse_any(text: &str) -> Result<Url, UrlError> {
         if text.len() > URL_MAX {
             return Err(UrlError::TooLong);
         }

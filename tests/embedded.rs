@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::time::Duration;
 use support::lines::DEADLINE;
+use support::mount::Mount;
 use support::server::Setup;
 use tempfile::TempDir;
 use tokio::time::timeout;
@@ -100,34 +101,6 @@ async fn no_room(directory: &Path, make_room: impl FnOnce()) {
     urls.sort_by(|a, b| a.as_str().cmp(b.as_str()));
     urls.dedup();
     assert_eq!(urls.len(), accepted + 50);
-}
-
-/// A file system of our own.
-struct Mount(PathBuf);
-
-impl Mount {
-    fn new(path: PathBuf, options: &str) -> Option<Mount> {
-        std::fs::create_dir_all(&path).expect("a directory");
-        let mount = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&path).output();
-        let mounted = mount.is_ok_and(|output| output.status.success());
-        if !mounted {
-            eprintln!(
-                "may not mount: only the other tests of a disk that cannot be written to have been run"
-            );
-        }
-        mounted.then_some(Mount(path))
-    }
-
-    fn remount(&self, options: &str) {
-        let options = format!("remount,{options}");
-        assert!(Command::new("mount").args(["-o", &options]).arg(&self.0).status().expect("mount").success());
-    }
-}
-
-impl Drop for Mount {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("-l").arg(&self.0).status();
-    }
 }
 
 #[tokio::test]

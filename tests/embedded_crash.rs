@@ -5,7 +5,7 @@
 
 mod support;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
@@ -113,6 +113,41 @@ fn killed_at_any_moment_it_loses_nothing_and_sends_nothing_again() {
     assert_eq!(server.end(DEADLINE).code, Some(0));
     assert_eq!(seen.urls.len(), urls.len());
     assert_each_has_ended_once(&directory, &seen, &urls);
+}
+
+/// Enough for some blocks of fingerprints.
+const MANY: usize = 700_000;
+
+/// Killed while it takes URLs and writes blocks of fingerprints, it knows all that it had said to be there, each once.
+#[test]
+fn killed_while_it_writes_fingerprints_it_knows_every_url_once() {
+    let seed = fastrand::u64(..);
+    eprintln!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let scratch = tempfile::tempdir().expect("a directory");
+    let (directory, file) = (scratch.path().join("data"), scratch.path().join("many"));
+    let lines: String = (0..MANY).map(|n| format!("http://h{}.example/page/{n}\n", n % 1_000)).collect();
+    std::fs::write(&file, lines).expect("a file");
+    let tool = |command: &str, file: &[&Path]| {
+        let mut tool = Command::new(env!("CARGO_BIN_EXE_urlserver"));
+        let output = tool.args(["index", command]).arg(&directory).args(file).output().expect("the binary");
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("text")
+    };
+    for _ in 0..6 {
+        let seeds = file.display().to_string();
+        let mut child = setup(&directory, &[]).flag("seeds", &seeds).spawn();
+        std::thread::sleep(Duration::from_millis(rng.u64(..1_000)));
+        child.kill().expect("a child");
+        child.wait().expect("a child");
+    }
+    tool("import", &[&file]);
+    assert_eq!(tool("import", &[&file]).trim(), format!("accepted 0\nduplicate {MANY}\nrejected 0"));
+    let blocks = std::fs::metadata(directory.join("prints-1")).expect("fingerprints").len();
+    assert!(blocks > 16 * MANY as u64 / 2, "{blocks} bytes of fingerprints");
+    let text = tool("export", &[]);
+    let urls: HashSet<&str> = text.lines().filter_map(|line| line.split(' ').nth(1)).collect();
+    assert_eq!((urls.len(), text.lines().count()), (MANY, MANY));
 }
 
 /// By what the index itself writes out.

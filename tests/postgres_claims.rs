@@ -1,200 +1,20 @@
 //! Servers that share an index in PostgreSQL, as the index sees them: who may have which claim, and when.
 //!
-//! Each server here is an index on a runtime of its own, which runs only while it is told to: one that does not run is
-//! one that was stopped with SIGSTOP, and one whose runtime is dropped is one that was killed. Nothing is asserted of
-//! how long things take: expiries are looked up in the database, and a trigger there writes down every claim that
-//! changed hands too early.
+//! Nothing is asserted of how long things take: expiries are looked up in the database, and a trigger there writes
+//! down every claim that changed hands too early.
 
+#[path = "support/peer.rs"]
+mod peer;
 #[path = "support/postgres.rs"]
 mod postgres;
 
+use peer::{LONG, Peer, SHORT, good, host, hosts, ip, sql_is};
 use postgres::{assert_well_kept, database_of, new_database, new_watched_database, shared, sql};
 use std::collections::HashSet;
-use std::time::{Duration, Instant};
-use urlserver::claim::{ClaimAction, ClaimKey, ClaimNews, OwedClock, Wish};
-use urlserver::document::{Candidate, End, Outcome, Report};
-use urlserver::index::{
-    Added, Adder, Addition, IndexEvent, IndexHandle, PostgresIndex, PostgresOptions, spawn,
-};
+use std::time::Duration;
+use urlserver::claim::{ClaimAction, ClaimNews, OwedClock, Wish};
+use urlserver::index::{Added, Addition, IndexEvent};
 use urlserver::url::Url;
-
-/// Nothing takes this long unless it never happens.
-const DEADLINE: Duration = Duration::from_secs(120);
-/// How long a server runs before the condition is looked at again.
-const GLANCE: Duration = Duration::from_millis(20);
-
-/// Expiries so short that a test need not wait, and so long that nobody is late by chance.
-const SHORT: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(3));
-/// Nobody is late.
-const LONG: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(600));
-
-struct Peer {
-    runtime: tokio::runtime::Runtime,
-    index: IndexHandle,
-    adder: Adder,
-    heard: Vec<ClaimNews>,
-}
-
-impl Peer {
-    fn start(url: &str, name: &str, (claim_expiry_1, claim_expiry_2): (Duration, Duration)) -> Peer {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
-        let options = PostgresOptions { instance: name.into(), queue_len: 1, claim_expiry_1, claim_expiry_2 };
-        let (index, adder) = {
-            let _inside = runtime.enter();
-            spawn(PostgresIndex::new(url, &options).expect("a URL"))
-        };
-        let mut peer = Peer { runtime, index, adder, heard: Vec::new() };
-        peer.until(|event| *event == IndexEvent::Up);
-        peer
-    }
-
-    /// Runs it until it has said this.
-    #[track_caller]
-    fn until(&mut self, wanted: impl Fn(&IndexEvent) -> bool) -> Vec<IndexEvent> {
-        let (mut all, end) = (Vec::new(), Instant::now() + DEADLINE);
-        loop {
-            assert!(Instant::now() < end, "not heard; but {all:?}");
-            let event =
-                self.runtime.block_on(async { tokio::time::timeout(GLANCE, self.index.event()).await });
-            let Ok(Some(event)) = event else { continue };
-            if let IndexEvent::Claims(news) = &event {
-                self.heard.extend(news.iter().cloned());
-            }
-            let found = wanted(&event);
-            all.push(event);
-            if found {
-                return all;
-            }
-        }
-    }
-
-    /// Runs it until something holds that it does not say itself.
-    #[track_caller]
-    fn run_until(&mut self, condition: impl Fn() -> bool) {
-        let end = Instant::now() + DEADLINE;
-        while !condition() {
-            assert!(Instant::now() < end, "never");
-            let event =
-                self.runtime.block_on(async { tokio::time::timeout(GLANCE, self.index.event()).await });
-            if let Ok(Some(IndexEvent::Claims(news))) = event {
-                self.heard.extend(news);
-            }
-        }
-    }
-
-    #[track_caller]
-    fn ask(&mut self, count: usize) -> (Vec<Candidate>, bool) {
-        assert!(self.index.ask(count, Vec::new()));
-        let events = self.until(|event| matches!(event, IndexEvent::Answered { .. }));
-        let complete = matches!(events.last(), Some(IndexEvent::Answered { complete: true, .. }));
-        let lists = events.into_iter().filter_map(|event| match event {
-            IndexEvent::Candidates(list) => Some(list),
-            _ => None,
-        });
-        (lists.flatten().collect(), complete)
-    }
-
-    /// Asks until there is something.
-    #[track_caller]
-    fn take(&mut self, count: usize) -> Vec<Candidate> {
-        let end = Instant::now() + DEADLINE;
-        loop {
-            let (list, _) = self.ask(count);
-            if !list.is_empty() {
-                return list;
-            }
-            assert!(Instant::now() < end, "nothing to be had");
-            self.run_until(|| true);
-        }
-    }
-
-    fn add(&mut self, urls: &[&str]) -> Vec<Added> {
-        let new = |url: &&str| Addition { doc: None, url: Url::parse(url).expect(url), not_before: None };
-        self.add_all(urls.iter().map(new).collect())
-    }
-
-    fn add_all(&mut self, new: Vec<Addition>) -> Vec<Added> {
-        let Peer { runtime, index, adder, .. } = self;
-        runtime.block_on(async {
-            let listen = async { while index.event().await.is_some() {} };
-            tokio::select! {
-                added = adder.add(new) => added.expect("an index"),
-                () = listen => panic!("the index is gone"),
-            }
-        })
-    }
-
-    #[track_caller]
-    fn want(&mut self, key: &ClaimKey) -> ClaimNews {
-        self.index.claim(ClaimAction::Want { key: key.clone(), wish: Wish::Plain });
-        self.answer_to(key)
-    }
-
-    #[track_caller]
-    fn answer_to(&mut self, wanted: &ClaimKey) -> ClaimNews {
-        let is_answer = |news: &&ClaimNews| matches!(news, ClaimNews::Good { key, .. } | ClaimNews::Elsewhere { key, .. } if key == wanted);
-        let found = |event: &IndexEvent| matches!(event, IndexEvent::Claims(news) if news.iter().any(|news| is_answer(&news)));
-        self.until(found);
-        self.heard.iter().rev().find(is_answer).cloned().expect("heard")
-    }
-
-    fn give_back(&mut self, key: &ClaimKey, clock: OwedClock, to_holder_of: Option<ClaimKey>) {
-        let clock = Some(clock);
-        self.index.claim(ClaimAction::GiveBack { key: key.clone(), clock, to_holder_of });
-        let before = self.index.counters().given_back.value();
-        let end = Instant::now() + DEADLINE;
-        while self.index.counters().given_back.value() == before {
-            assert!(Instant::now() < end, "not given back");
-            let _ = self.runtime.block_on(async { tokio::time::timeout(GLANCE, self.index.event()).await });
-        }
-    }
-
-    fn report(&mut self, list: &[Candidate]) {
-        for candidate in list {
-            self.index.report(Report { doc: candidate.doc, end: End::Done(Outcome::Status(200)) });
-        }
-    }
-
-    #[track_caller]
-    fn until_counted(&mut self, what: &str, count: u64) {
-        let end = Instant::now() + DEADLINE;
-        loop {
-            let all: Vec<_> = self.index.counters().all().collect();
-            if all.contains(&(what, count)) {
-                return;
-            }
-            assert!(Instant::now() < end, "{what} is not {count}: {all:?}");
-            let _ = self.runtime.block_on(async { tokio::time::timeout(GLANCE, self.index.event()).await });
-        }
-    }
-
-    fn close(self) {
-        self.runtime.block_on(self.index.close());
-    }
-
-    fn kill(self) {
-        self.runtime.shutdown_background();
-    }
-}
-
-fn host(name: &str) -> ClaimKey {
-    ClaimKey::Host(name.into())
-}
-
-fn ip(text: &str) -> ClaimKey {
-    ClaimKey::Ip(text.parse().expect("an address"))
-}
-
-fn hosts(list: &[Candidate]) -> HashSet<&str> {
-    list.iter().map(|candidate| candidate.url.host()).collect()
-}
-
-fn good(news: &ClaimNews) -> OwedClock {
-    match news {
-        ClaimNews::Good { clock, .. } => *clock,
-        other => panic!("{other:?}"),
-    }
-}
 
 #[test]
 fn pass_two_servers_never_get_the_same_host() {
@@ -233,6 +53,7 @@ fn pass_a_claim_given_back_is_free_at_once_and_its_clock_goes_with_it() {
         opens_in: Duration::from_secs(opens),
         held_for: Duration::from_secs(held),
         strikes,
+        gap: Duration::from_secs(7),
         dark_since: None,
     };
     a.give_back(&host("h.example"), owed(3000, 5000, 3), None);
@@ -241,7 +62,7 @@ fn pass_a_claim_given_back_is_free_at_once_and_its_clock_goes_with_it() {
     let clock = good(&b.want(&host("h.example")));
     assert!((2000..=3000).contains(&clock.opens_in.as_secs()), "{clock:?}");
     assert!((4000..=5000).contains(&clock.held_for.as_secs()), "{clock:?}");
-    assert_eq!((clock.strikes, clock.dark_since), (3, None));
+    assert_eq!((clock.strikes, clock.dark_since, clock.gap), (3, None, Duration::from_secs(7)));
     let clock = good(&b.want(&ip("192.0.2.1")));
     assert!((3000..=4000).contains(&clock.opens_in.as_secs()) && clock.held_for.is_zero(), "{clock:?}");
     assert_well_kept(&url);
@@ -276,12 +97,6 @@ fn pass_whoever_came_first_gets_the_key_that_it_insists_on() {
     b.give_back(&key, OwedClock::default(), None);
     good(&a.answer_to(&key));
     assert_well_kept(&url);
-}
-
-/// Whether a question has this answer.
-fn sql_is(url: &str, question: &str, answer: &str) -> impl Fn() -> bool {
-    let (url, question, answer) = (url.to_owned(), question.to_owned(), answer.to_owned());
-    move || sql(&url, &question) == answer
 }
 
 #[test]
@@ -436,7 +251,7 @@ fn tables_are_made_once_however_many_begin_at_once() {
         .collect();
     let versions: HashSet<i32> =
         threads.into_iter().map(|thread| thread.join().expect("no panic").expect("tables").to).collect();
-    assert_eq!(versions, HashSet::from([1]));
+    assert_eq!(versions, HashSet::from([2]));
     sql(&url, "UPDATE schema_version SET version = 99");
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let error = runtime.block_on(urlserver::index::postgres::migrate(&url)).expect_err("from the future");

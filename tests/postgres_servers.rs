@@ -18,29 +18,12 @@ mod postgres;
 #[path = "support/proxy.rs"]
 mod proxy;
 
-use fleet::{Fleet, GAP, Scene};
-use postgres::sql;
+use fleet::{Fleet, GAP, claims_of, in_steps, is_late, step};
 use std::time::Duration;
 use urlserver::scheduler::{GroupRule, IpRange, Pace};
 
 /// When a test does something: in the middle of things.
 const MIDST: u64 = 40;
-
-/// Claims of a server, by name.
-fn claims_of(database: &str, name: &str) -> String {
-    let held = |table: &str| {
-        format!("SELECT holder FROM {table} JOIN instances ON epoch = holder WHERE name = '{name}'")
-    };
-    let all = format!("SELECT count(*) FROM ({} UNION ALL {}) AS held", held("hosts"), held("keys"));
-    sql(database, &all)
-}
-
-/// Whether a server is late by the database's clock.
-fn is_late(database: &str, name: &str, expiry: &str) -> bool {
-    let late =
-        format!("SELECT count(*) FROM instances WHERE name = '{name}' AND {expiry} > clock_timestamp()");
-    sql(database, &late) == "0"
-}
 
 fn rule(name: &str, hosts: &[&str]) -> GroupRule {
     GroupRule {
@@ -54,29 +37,10 @@ fn rule(name: &str, hosts: &[&str]) -> GroupRule {
     }
 }
 
-/// Tried again until it says that it is done.
-type Step<'a> = Box<dyn FnMut(&mut Scene<'_>) -> bool + 'a>;
-
-/// Something that happens once, in steps.
-fn in_steps<'a>(mut steps: Vec<Step<'a>>) -> impl FnMut(&mut Scene<'_>) + 'a {
-    steps.reverse();
-    move |scene| {
-        if let Some(step) = steps.last_mut()
-            && step(scene)
-        {
-            steps.pop();
-        }
-    }
-}
-
-fn step<'a>(step: impl FnMut(&mut Scene<'_>) -> bool + 'a) -> Step<'a> {
-    Box::new(step)
-}
-
 #[test]
 fn pass_hosts_on_one_address_come_to_live_on_one_server() {
     let end = Fleet::default().run(|_| ());
-    assert!(end.handed_over > 0, "hosts of one address began on both");
+    assert!(end.counts.handed_over > 0, "hosts of one address began on both");
 }
 
 #[test]

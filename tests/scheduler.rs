@@ -15,8 +15,13 @@ fn reports_go_on_from_one_name_that_does_not_exist_to_the_next() {
     let now = Instant::ZERO;
     let mut scheduler = Scheduler::new(Config { queue_count: 1, ..Config::default() });
     for (doc, url) in (1..).zip(["http://a.example/1", "http://a.example/2", "http://b.example/"]) {
-        let candidate =
-            Candidate { doc: DocId(doc), url: Url::parse(url).unwrap(), ip: None, wait: Duration::ZERO };
+        let candidate = Candidate {
+            doc: DocId(doc),
+            url: Url::parse(url).unwrap(),
+            ip: None,
+            wait: Duration::ZERO,
+            tried: Default::default(),
+        };
         assert_eq!(scheduler.handle_candidate(now, &candidate), Admission::Pending);
     }
     while let Some(lookup) = scheduler.poll_lookup() {
@@ -37,7 +42,8 @@ fn ask_in_vain(other_is_answered: bool) -> (Scheduler, usize) {
     let mut now = Instant::ZERO;
     for (doc, url) in [(1, "http://broken.example/"), (2, "http://other.example/")] {
         let url = Url::parse(url).unwrap();
-        let candidate = Candidate { doc: DocId(doc), url, ip: None, wait: Duration::ZERO };
+        let candidate =
+            Candidate { doc: DocId(doc), url, ip: None, wait: Duration::ZERO, tried: Default::default() };
         assert_eq!(scheduler.handle_candidate(now, &candidate), Admission::Pending);
     }
     let mut questions = 0;
@@ -94,7 +100,13 @@ fn down_at_zero() -> (Scheduler, SpiderId) {
     });
     let spider = scheduler.handle_spider_connected();
     let url = Url::parse("https://a.example:8443/").unwrap();
-    let candidate = Candidate { doc: DocId(1), url, ip: "192.0.2.1".parse().ok(), wait: Duration::ZERO };
+    let candidate = Candidate {
+        doc: DocId(1),
+        url,
+        ip: "192.0.2.1".parse().ok(),
+        wait: Duration::ZERO,
+        tried: Default::default(),
+    };
     assert_eq!(scheduler.handle_candidate(Instant::ZERO, &candidate), Admission::Pending);
     let trans = scheduler.poll_send(Instant::ZERO).unwrap().trans;
     scheduler.handle_written(Instant::ZERO, spider, 1);

@@ -33,7 +33,8 @@ fn config() -> Config {
 
 fn offer(scheduler: &mut Scheduler, now: Instant, doc: u64, text: &str, ip: &str) {
     let ip = Some(ip).filter(|ip| !ip.is_empty()).map(|ip| ip.parse().unwrap());
-    let candidate = Candidate { doc: DocId(doc), url: url(text), ip, wait: Duration::ZERO };
+    let candidate =
+        Candidate { doc: DocId(doc), url: url(text), ip, wait: Duration::ZERO, tried: Default::default() };
     assert_eq!(scheduler.handle_candidate(now, &candidate), Admission::Pending);
 }
 
@@ -195,6 +196,7 @@ fn pages_are_whole_while_hosts_come_and_go() {
             url: url(&format!("http://{name}/")),
             ip: None,
             wait: Duration::from_secs(1 << 40),
+            tried: Default::default(),
         };
         assert_eq!(scheduler.handle_candidate(now, &candidate), Admission::Pending);
     }

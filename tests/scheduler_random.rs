@@ -297,7 +297,7 @@ impl World {
         let ip = (self.rng.u8(..20) == 0).then(|| self.address());
         let url = Url::parse(&url).unwrap();
         self.model.urls.entry(doc).or_insert(url.clone());
-        let candidate = Candidate { doc, url, ip, wait };
+        let candidate = Candidate { doc, url, ip, wait, tried: Default::default() };
         let admission = self.scheduler.handle_candidate(self.now, &candidate);
         let new = self.model.pending.insert(doc);
         assert_eq!(admission, if new { Admission::Pending } else { Admission::Duplicate });
@@ -474,7 +474,7 @@ impl World {
         }
         for &doc in &self.model.pending {
             let url = self.model.urls[&doc].clone();
-            let candidate = Candidate { doc, url, ip: None, wait: Duration::ZERO };
+            let candidate = Candidate { doc, url, ip: None, wait: Duration::ZERO, tried: Default::default() };
             assert_eq!(self.scheduler.handle_candidate(self.now, &candidate), Admission::Pending);
         }
     }

@@ -8,6 +8,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use support::lines::Came;
+use support::mount::Mount;
 use support::server::{Server, Setup};
 use support::spider::Work;
 
@@ -81,6 +82,23 @@ fn a_hold_survives_a_kill() {
     assert_eq!(spider.work().url, "http://b.example/2");
     spider.silence(Duration::from_secs(2));
     assert_eq!(server.stat("queued") + server.stat("leftover"), 1, "it is not forgotten either");
+}
+
+/// A disk that takes nothing more is seen in the figures.
+#[test]
+fn writes_of_politeness_that_fail_are_counted() {
+    let scratch = tempfile::tempdir().expect("a folder");
+    let Some(mount) = Mount::new(scratch.path().join("small"), "size=128k") else { return };
+    let server = setup(&mount.0.join("data")).start();
+    assert_eq!(server.stat("politeness_failures"), 0);
+    assert!(std::fs::write(mount.0.join("ballast"), vec![1; 1 << 20]).is_err(), "the disk is full");
+    let failed = (0..2_000).find(|n| {
+        server.order(&format!("/api/hosts/h{n}.example/pause"));
+        server.stat("politeness_failures") > 0
+    });
+    assert!(failed.is_some(), "{}", server.stats());
+    let (_, text) = server.get("/metrics");
+    assert!(text.contains("\nurlserver_politeness_failures_total 1\n"), "{text}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use crate::audit::{Auditor, GateLimit, Limits, Rest, Slack};
 use crate::bench::BenchArgs;
+use crate::bench::ideal::{self, IdealArgs};
 use crate::machine::Persona;
 use crate::profile::{Latency, Profile};
 use crate::report::{Facts, Ticker};
@@ -28,8 +29,11 @@ enum Command {
     Run(Box<RunArgs>),
     /// Whole crawls in virtual time: the real scheduler, with everything around it that can go wrong
     Sim(Box<crate::sim::SimArgs>),
-    /// Measure a server binary: URLs per second, CPU and RAM per URL
-    Bench(BenchArgs),
+    /// Measure a server binary beside its peers: URLs per second, CPU and RAM per URL, exactness, scale
+    Bench(Box<BenchArgs>),
+    /// What a server is measured against; `bench` starts it
+    #[command(hide = true)]
+    BenchServer(IdealArgs),
 }
 
 /// `run`.
@@ -234,6 +238,7 @@ impl Cli {
             Some(Command::Run(args)) => run(&args),
             Some(Command::Sim(args)) => crate::sim::run(&args),
             Some(Command::Bench(args)) => crate::bench::run(&args),
+            Some(Command::BenchServer(args)) => ideal::run(&args),
         }
     }
 }

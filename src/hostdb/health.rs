@@ -17,7 +17,8 @@ pub struct HealthRule {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Health {
     failures: u32,
-    down_until: Option<Instant>,
+    /// The end of the window, or zero.
+    down_until: Instant,
 }
 
 /// What may be done with an address.
@@ -38,9 +39,9 @@ impl Health {
     /// The state now.
     pub fn state(&self, now: Instant) -> HealthState {
         match self.down_until {
-            None => HealthState::Up,
-            Some(until) if now < until => HealthState::Down { until },
-            Some(_) => HealthState::Suspect,
+            Instant::ZERO => HealthState::Up,
+            until if now < until => HealthState::Down { until },
+            _ => HealthState::Suspect,
         }
     }
 
@@ -59,7 +60,8 @@ impl Health {
             HealthState::Suspect => true,
         };
         if begins {
-            self.down_until = Some(now + rule.fail_window);
+            // Never zero, not even where the window is, and the clock has just begun.
+            self.down_until = (now + rule.fail_window).max(Instant::from_micros(1));
         }
         begins
     }

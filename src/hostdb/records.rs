@@ -34,15 +34,19 @@ pub enum Addresses {
     /// Just one.
     One(IpId),
     /// Several.
-    Many(Box<[IpId]>),
+    Many(Box<Several>),
 }
+
+/// More than one address, behind a pointer of one word: most names do without.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Several(Box<[IpId]>);
 
 impl Addresses {
     /// All of them.
     pub fn as_slice(&self) -> &[IpId] {
         match self {
             Addresses::One(ip) => std::slice::from_ref(ip),
-            Addresses::Many(ips) => ips,
+            Addresses::Many(several) => &several.0,
         }
     }
 }
@@ -52,7 +56,7 @@ impl FromIterator<IpId> for Addresses {
         let ips: Vec<IpId> = ips.into_iter().collect();
         match *ips {
             [ip] => Addresses::One(ip),
-            _ => Addresses::Many(ips.into()),
+            _ => Addresses::Many(Box::new(Several(ips.into()))),
         }
     }
 }
@@ -175,7 +179,7 @@ mod tests {
         for expires in
             [rule.expiry(seconds(7.0), none), rule.expiry(seconds(7.0), Duration::from_millis(200))]
         {
-            let record = Record::Known { addresses: Addresses::One(IpId(0)), expires };
+            let record = Record::Known { addresses: Addresses::One(IpId::new(0)), expires };
             assert_eq!(record.advice(seconds(7.0), &rule, false), Advice::Use);
         }
         let until = rule.negative_expiry(seconds(7.0), Some(none));
@@ -184,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_known_name_is_used_refreshed_asked_for_at_its_boundaries() {
-        let record = Record::Known { addresses: Addresses::One(IpId(0)), expires: seconds(10.0) };
+        let record = Record::Known { addresses: Addresses::One(IpId::new(0)), expires: seconds(10.0) };
         for (t, unanswered, advice) in [
             (9.499_999, false, Advice::Use),
             (9.5, false, Advice::UseAndRefresh),
@@ -200,10 +204,10 @@ mod tests {
 
     #[test]
     fn an_answer_is_of_use_while_it_may_be_served_stale() {
-        let record = Record::Known { addresses: Addresses::One(IpId(0)), expires: seconds(10.0) };
+        let record = Record::Known { addresses: Addresses::One(IpId::new(0)), expires: seconds(10.0) };
         assert_eq!(record.end_of_use(&TTL), seconds(3610.0));
         assert_eq!(Record::Nothing { until: seconds(60.0) }.end_of_use(&TTL), seconds(60.0));
-        let given = Record::Known { addresses: Addresses::One(IpId(0)), expires: Instant::FAR };
+        let given = Record::Known { addresses: Addresses::One(IpId::new(0)), expires: Instant::FAR };
         assert_eq!(given.end_of_use(&TTL), Instant::FAR);
     }
 

@@ -3,7 +3,7 @@
 
 use super::outbox::Outbox;
 use super::{Added, Addition, Counters, IndexEvent};
-use crate::document::{Candidate, End, FailReason, Report};
+use crate::document::{Candidate, End, FailReason, Report, Tried};
 use crate::ids::DocId;
 use crate::time::Duration;
 use crate::url::Url;
@@ -282,7 +282,7 @@ fn add_cost(url: &str) -> usize {
 fn candidate(doc: DocId, line: &[u8], unix_now: Duration) -> Option<(Candidate, Heard)> {
     let mut words = words(line).skip(1);
     let url = Url::parse(std::str::from_utf8(words.next()?).ok()?).ok()?;
-    let mut candidate = Candidate { doc, url, ip: None, wait: Duration::ZERO };
+    let mut candidate = Candidate { doc, url, ip: None, wait: Duration::ZERO, tried: Tried::default() };
     let mut heard = Heard::Sense;
     for word in words {
         if let Some(value) = word.strip_prefix(b"ip=") {

@@ -31,6 +31,19 @@ impl DocIds {
         true
     }
 
+    /// Takes all ids from `first` to `last`, whichever of them were taken.
+    pub(super) fn take_run(&mut self, first: u64, last: u64) {
+        let (mut first, mut last) = (first, last.max(first));
+        while let Some((&other, &end)) = self.taken.range(..=last.saturating_add(1)).next_back()
+            && end.saturating_add(1) >= first
+        {
+            first = first.min(other);
+            last = last.max(end);
+            self.taken.remove(&other);
+        }
+        self.taken.insert(first, last);
+    }
+
     /// Gives `id` back, as if it had never been taken.
     pub(super) fn release(&mut self, DocId(id): DocId) {
         let Some((&first, &last)) = self.taken.range(..=id).next_back().filter(|(_, last)| **last >= id)
@@ -92,6 +105,23 @@ mod tests {
                 let intervals: Vec<_> = ids.taken.iter().collect();
                 prop_assert!(intervals.windows(2).all(|w| w[0].1 + 1 < *w[1].0));
                 prop_assert_eq!(intervals.iter().map(|(first, last)| *last - *first + 1).sum::<u64>(), model.len() as u64);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn a_run_is_all_of_its_ids(
+            runs in prop::collection::vec((prop_oneof![0..60u64, u64::MAX - 9..=u64::MAX], 0..9u64), 0..30),
+        ) {
+            let (mut ids, mut single) = (DocIds::default(), DocIds::default());
+            for (first, len) in runs {
+                let last = first.saturating_add(len);
+                ids.take_run(first, last);
+                for id in first..=last {
+                    single.take(DocId(id));
+                }
+                prop_assert_eq!(&ids.taken, &single.taken);
             }
         }
     }

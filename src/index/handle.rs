@@ -7,6 +7,7 @@
 use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, Known};
 use crate::claim::ClaimAction;
 use crate::document::Report;
+use crate::order::Instruction;
 use crate::url::Url;
 use std::sync::Arc;
 use thiserror::Error;
@@ -46,6 +47,17 @@ pub struct Adder {
     look_ups: mpsc::Sender<LookUp>,
 }
 
+/// URLs that are on their way into the index.
+#[derive(Debug)]
+pub(super) struct Adding(oneshot::Receiver<Vec<Added>>);
+
+impl Adding {
+    /// What became of each, in the same order.
+    pub(super) async fn end(self) -> Result<Vec<Added>, IndexGone> {
+        self.0.await.map_err(|_| IndexGone)
+    }
+}
+
 #[derive(Debug)]
 struct Ask {
     n: usize,
@@ -59,16 +71,18 @@ struct Ask {
 struct Told {
     reports: Vec<Report>,
     claims: Vec<ClaimAction>,
+    orders: Vec<Instruction>,
 }
 
 impl Told {
     fn is_empty(&self) -> bool {
-        self.reports.is_empty() && self.claims.is_empty()
+        self.reports.is_empty() && self.claims.is_empty() && self.orders.is_empty()
     }
 
     fn tell(self, index: &mut impl DocumentIndex) {
         index.report(self.reports);
         index.claim(self.claims);
+        self.orders.into_iter().for_each(|instruction| index.order(instruction));
     }
 }
 
@@ -129,6 +143,11 @@ impl IndexHandle {
         self.unsent.claims.push(action);
     }
 
+    /// Has an order kept for all servers that share the index. It leaves like a report.
+    pub fn order(&mut self, instruction: Instruction) {
+        self.unsent.orders.push(instruction);
+    }
+
     /// What the index says next; `None` if it is gone. May be dropped at any time and called again.
     pub async fn event(&mut self) -> Option<IndexEvent> {
         loop {
@@ -166,9 +185,14 @@ impl IndexHandle {
 impl Adder {
     /// Puts `urls` into the index and says what became of each, in the same order.
     pub async fn add(&self, urls: Vec<Addition>) -> Result<Vec<Added>, IndexGone> {
+        self.begin(urls).await?.end().await
+    }
+
+    /// The same in two steps: what comes between them is done while the index is at it.
+    pub(super) async fn begin(&self, urls: Vec<Addition>) -> Result<Adding, IndexGone> {
         let (reply, answer) = oneshot::channel();
         self.batches.send(Batch { urls, reply }).await.map_err(|_| IndexGone)?;
-        answer.await.map_err(|_| IndexGone)
+        Ok(Adding(answer))
     }
 
     /// What the index knows of `url`.

@@ -4,9 +4,9 @@
 //! Hosts with waiting URLs stand in a ring in order of arrival and are served in turn.
 
 use super::doc_ids::DocIds;
-use super::fingerprints::Fingerprints;
+use super::fingerprints::{Fingerprint, Fingerprints};
 use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, Known, unix_seconds};
-use crate::document::{Candidate, Report};
+use crate::document::{Candidate, Report, Tried};
 use crate::ids::DocId;
 use crate::time::Duration;
 use crate::url::Url;
@@ -23,6 +23,9 @@ pub const TURN: usize = 100;
 
 /// URLs of one host that are walked in search of one.
 const WALK_MAX: usize = 100_000;
+
+/// Hosts whose memory is kept when nothing waits.
+const HOSTS_KEPT: usize = 1_024;
 
 /// All documents, by host.
 pub struct MemoryIndex {
@@ -73,20 +76,27 @@ impl MemoryIndex {
 
     /// Puts one URL in, under the name `doc` or the next free one.
     pub fn insert(&mut self, doc: Option<DocId>, url: &Url) -> Added {
-        let Some(vacancy) = self.known.vacancy(url.as_str()) else { return Added::Duplicate };
+        let print = self.known.of(url.as_str());
+        self.insert_new(doc, url, print)
+    }
+
+    fn insert_new(&mut self, doc: Option<DocId>, url: &Url, print: Fingerprint) -> Added {
+        if self.known.contains(print) {
+            return Added::Duplicate;
+        }
         let doc = match doc {
             Some(doc) => self.ids.take(doc).then_some(doc),
             None => self.ids.take_next(),
         };
         let Some(doc) = doc else { return Added::IdTaken };
-        vacancy.take();
+        self.known.insert(print);
         self.push(doc, url);
         Added::Accepted(doc)
     }
 
     /// What is known of a URL. Walks its host's queue.
     pub fn known(&mut self, url: &Url) -> Known {
-        if !self.known.contains(url.as_str()) {
+        if !self.known.contains(self.known.of(url.as_str())) {
             return Known::Unknown;
         }
         let Some(host) = self.hosts.find(url.host()) else { return Known::GivenOrEnded };
@@ -127,6 +137,10 @@ impl MemoryIndex {
             self.ring.push_front(id);
         }
         self.waiting -= list.len();
+        if self.waiting == 0 {
+            self.hosts.shrink();
+            self.ring = VecDeque::new();
+        }
         list
     }
 
@@ -140,7 +154,13 @@ impl MemoryIndex {
             let url = Url::from_tail(&host.name, self.url.tail());
             let time = if self.not_before.is_empty() { None } else { self.not_before.remove(&self.url.doc) };
             let wait = time.map_or(0, |time| time.saturating_sub(unix_seconds()));
-            list.push(Candidate { doc: self.url.doc, url, ip: None, wait: Duration::from_secs(wait) });
+            list.push(Candidate {
+                doc: self.url.doc,
+                url,
+                ip: None,
+                wait: Duration::from_secs(wait),
+                tried: Tried::default(),
+            });
         }
         if host.queue.is_empty() {
             self.hosts.remove(id);
@@ -168,7 +188,10 @@ impl DocumentIndex for MemoryIndex {
     }
 
     fn add(&mut self, urls: Vec<Addition>, reply: oneshot::Sender<Vec<Added>>) {
-        let added: Vec<Added> = urls.iter().map(|new| self.insert(new.doc, &new.url)).collect();
+        let prints: Vec<Fingerprint> = urls.iter().map(|new| self.known.of(new.url.as_str())).collect();
+        std::hint::black_box(prints.iter().fold(0, |sum, print| sum ^ self.known.touch(*print)));
+        let new = urls.iter().zip(prints);
+        let added: Vec<Added> = new.map(|(new, print)| self.insert_new(new.doc, &new.url, print)).collect();
         for (new, added) in urls.iter().zip(&added) {
             if let (Some(time), Added::Accepted(doc)) = (new.not_before, added) {
                 self.not_before.insert(*doc, time);
@@ -233,6 +256,14 @@ impl Hosts {
         let host = self.slab.remove(id as usize);
         if let Ok(entry) = self.names.find_entry(self.hash(&host.name), |&other| other == id) {
             entry.remove();
+        }
+    }
+
+    /// Nothing waits: the memory of many hosts is given back.
+    fn shrink(&mut self) {
+        if self.slab.is_empty() && self.slab.capacity() > HOSTS_KEPT {
+            self.slab = Slab::new();
+            self.names = HashTable::new();
         }
     }
 

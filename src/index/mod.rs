@@ -27,6 +27,7 @@ pub use tcp::{TcpIndex, TcpOptions};
 use crate::claim::{ClaimAction, ClaimNews};
 use crate::document::{Candidate, End, Report};
 use crate::ids::DocId;
+use crate::order::Instruction;
 use crate::url::Url;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -44,6 +45,10 @@ pub trait DocumentIndex: Send + 'static {
     /// Does what the scheduler wants done about claims, after what was reported before. Of no meaning to an index that
     /// nobody else uses.
     fn claim(&mut self, _actions: Vec<ClaimAction>) {}
+
+    /// Keeps an order for all servers that share the index; answered by one [`ClaimNews::Obeyed`], after what it means for
+    /// us. Of no meaning to an index that nobody else uses.
+    fn order(&mut self, _instruction: Instruction) {}
 
     /// Takes new URLs and says what became of each, in the same order.
     fn add(&mut self, urls: Vec<Addition>, reply: oneshot::Sender<Vec<Added>>);
@@ -186,6 +191,10 @@ counters! {
     given_back,
     /// Claims that other servers took from us.
     claims_lost,
+    /// Claims under which something was about to be sent.
+    raised,
+    /// Claims under which nothing was in flight any more, though they were kept.
+    rested,
 }
 
 /// A number that only grows.

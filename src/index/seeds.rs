@@ -3,11 +3,13 @@
 //!
 //! Read as a stream: a file of any length costs one buffer. A bad line is named, and the others go on.
 
+use super::handle::Adding;
 use super::{Added, Adder, Addition, IndexGone};
 use crate::ids::DocId;
 use crate::url::{URL_MAX, Url, UrlError};
-use crate::wire::{Line, LineDecoder, number};
-use bytes::BytesMut;
+use crate::wire::{Line, LineDecoder, LineRef, number};
+use bytes::{Buf, BytesMut};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::AsFd;
 use thiserror::Error;
@@ -17,9 +19,11 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 /// Longest line: the longest URL, and room for its id and its time.
 pub const LINE_MAX: usize = URL_MAX + 64;
 /// Bytes read at once.
-const READ_MAX: usize = 64 * 1024;
+const READ_MAX: usize = 128 * 1024;
 /// URLs handed to the index at once.
 const BATCH: usize = 1_000;
+/// Batches that the index may be behind.
+const OPEN_MAX: usize = 2;
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 /// Why a line of a seeds file was not taken.
@@ -60,15 +64,23 @@ pub fn parse(line: &[u8]) -> Result<Option<Addition>, SeedError> {
     if line.is_empty() || line.starts_with(b"#") {
         return Ok(None);
     }
+    // Most lines are one word.
+    if !line.iter().any(u8::is_ascii_whitespace) {
+        return url(line).map(|url| Some(Addition { doc: None, url, not_before: None }));
+    }
     let (line, not_before) = split_time(line)?;
     let mut words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
-    let (doc, url) = match (words.next(), words.next(), words.next()) {
+    let (doc, word) = match (words.next(), words.next(), words.next()) {
         (Some(url), None, _) => (None, url),
         (Some(doc), Some(url), None) => (Some(DocId(number(doc).ok_or(SeedError::DocId)?)), url),
         _ => return Err(SeedError::Words),
     };
-    let url = std::str::from_utf8(url).map_err(|_| SeedError::Utf8)?;
-    Ok(Some(Addition { doc, url: Url::parse(url)?, not_before }))
+    Ok(Some(Addition { doc, url: url(word)?, not_before }))
+}
+
+fn url(word: &[u8]) -> Result<Url, SeedError> {
+    let text = std::str::from_utf8(word).map_err(|_| SeedError::Utf8)?;
+    Ok(Url::parse(text)?)
 }
 
 /// The line without the time at its end, and that time.
@@ -113,27 +125,39 @@ impl SeedLines {
     /// The next line that is neither blank nor a comment; `None` until there is more input.
     pub fn next_line(&mut self) -> Option<SeedLine> {
         loop {
-            let line = match self.decoder.next_line(&mut self.input) {
-                Some(line) => line,
-                None if self.ended => self.decoder.last_line(&mut self.input)?,
-                None => return None,
+            let first = self.number == 0;
+            let mut used = 0;
+            let parsed = match self.decoder.next_in(&self.input, &mut used) {
+                Some(LineRef::Text(line)) => Some(parse(without_bom(line, first))),
+                Some(LineRef::TooLong(_)) => Some(Err(SeedError::TooLong)),
+                Some(LineRef::NotAscii) => Some(Err(SeedError::Utf8)),
+                None => None,
+            };
+            self.input.advance(used);
+            let parsed = match parsed {
+                Some(parsed) => parsed,
+                None => self.parse_last()?,
             };
             self.number += 1;
-            let parsed = match line {
-                Line::Text(text) => parse(self.without_bom(&text)),
-                Line::TooLong(_) => Err(SeedError::TooLong),
-                Line::NotAscii => Err(SeedError::Utf8),
-            };
             if let Some(result) = parsed.transpose() {
                 return Some((self.number, result));
             }
         }
     }
 
-    fn without_bom<'a>(&self, line: &'a [u8]) -> &'a [u8] {
-        let bom = if self.number == 1 { BOM } else { b"" };
-        line.strip_prefix(bom).unwrap_or(line)
+    /// The last line, without its end; `None` if there is none, or more to come.
+    fn parse_last(&mut self) -> Option<Result<Option<Addition>, SeedError>> {
+        let line = if self.ended { self.decoder.last_line(&mut self.input)? } else { return None };
+        Some(match line {
+            Line::Text(text) => parse(without_bom(&text, self.number == 0)),
+            Line::TooLong(_) => Err(SeedError::TooLong),
+            Line::NotAscii => Err(SeedError::Utf8),
+        })
     }
+}
+
+fn without_bom(line: &[u8], first: bool) -> &[u8] {
+    if first { line.strip_prefix(BOM).unwrap_or(line) } else { line }
 }
 
 /// What became of a stream of seeds.
@@ -164,25 +188,11 @@ pub async fn feed(
     adder: &Adder,
     mut on_bad: impl FnMut(u64, SeedError),
 ) -> Result<Fed, FeedError> {
-    let mut feeder = Feeder { fed: Fed::default(), batch: Vec::new(), numbers: Vec::new() };
-    let mut lines = SeedLines::default();
-    while !lines.ended {
-        lines.input.reserve(READ_MAX);
-        if input.read_buf(&mut lines.input).await? == 0 {
-            lines.end();
-        }
-        while let Some((number, parsed)) = lines.next_line() {
-            match parsed {
-                Ok(addition) => feeder.take(number, addition),
-                Err(error) => feeder.refuse(number, error, &mut on_bad),
-            }
-            if feeder.batch.len() == BATCH {
-                feeder.flush(adder, &mut on_bad).await?;
-            }
-        }
-    }
-    feeder.flush(adder, &mut on_bad).await?;
-    Ok(feeder.fed)
+    let mut feeder = Feeder::default();
+    let fed = feeder.feed(&mut input, adder, &mut on_bad).await;
+    // What is on its way gets there, however the stream has ended.
+    while feeder.settle_one(&mut on_bad).await? {}
+    fed.map(|()| feeder.fed)
 }
 
 /// Puts all URLs of a file into the index (`-` is the standard input). Bad lines go to the log.
@@ -198,14 +208,43 @@ fn standard_input() -> io::Result<File> {
     Ok(File::from_std(descriptor.into()))
 }
 
+/// URLs on their way into the index: while it takes some, the next ones are read.
+#[derive(Default)]
 struct Feeder {
     fed: Fed,
     batch: Vec<Addition>,
     /// Where each of the batch stands in the file.
     numbers: Vec<u64>,
+    /// Batches that the index has not answered, with the numbers of their lines.
+    open: VecDeque<(Vec<u64>, Adding)>,
 }
 
 impl Feeder {
+    async fn feed(
+        &mut self,
+        input: &mut (impl AsyncRead + Unpin),
+        adder: &Adder,
+        on_bad: &mut impl FnMut(u64, SeedError),
+    ) -> Result<(), FeedError> {
+        let mut lines = SeedLines::default();
+        while !lines.ended {
+            lines.input.reserve(READ_MAX);
+            if input.read_buf(&mut lines.input).await? == 0 {
+                lines.end();
+            }
+            while let Some((number, parsed)) = lines.next_line() {
+                match parsed {
+                    Ok(addition) => self.take(number, addition),
+                    Err(error) => self.refuse(number, error, on_bad),
+                }
+                if self.batch.len() == BATCH {
+                    self.flush(adder, on_bad).await?;
+                }
+            }
+        }
+        Ok(self.flush(adder, on_bad).await?)
+    }
+
     fn take(&mut self, number: u64, addition: Addition) {
         self.batch.push(addition);
         self.numbers.push(number);
@@ -216,6 +255,7 @@ impl Feeder {
         on_bad(number, error);
     }
 
+    /// Hands the batch over. Waits if the index is too far behind.
     async fn flush(
         &mut self,
         adder: &Adder,
@@ -224,8 +264,19 @@ impl Feeder {
         if self.batch.is_empty() {
             return Ok(());
         }
-        let added = adder.add(std::mem::take(&mut self.batch)).await?;
-        for (number, added) in std::mem::take(&mut self.numbers).into_iter().zip(added) {
+        let batch = std::mem::replace(&mut self.batch, Vec::with_capacity(BATCH));
+        let numbers = std::mem::replace(&mut self.numbers, Vec::with_capacity(BATCH));
+        self.open.push_back((numbers, adder.begin(batch).await?));
+        while self.open.len() > OPEN_MAX {
+            self.settle_one(on_bad).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits for the answer to the oldest batch; false if there is none.
+    async fn settle_one(&mut self, on_bad: &mut impl FnMut(u64, SeedError)) -> Result<bool, IndexGone> {
+        let Some((numbers, adding)) = self.open.pop_front() else { return Ok(false) };
+        for (number, added) in numbers.into_iter().zip(adding.end().await?) {
             match added {
                 Added::Accepted(_) | Added::Sent => self.fed.accepted += 1,
                 Added::Duplicate => self.fed.duplicate += 1,
@@ -234,7 +285,7 @@ impl Feeder {
                 Added::NoRoom => self.refuse(number, SeedError::NoRoom, on_bad),
             }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

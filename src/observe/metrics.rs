@@ -25,6 +25,8 @@ pub struct Snapshot {
     pub malformed_lines: u64,
     /// Candidates that were given up before the scheduler saw them.
     pub faulty_candidates: u64,
+    /// Writes of what hosts are owed that have failed.
+    pub politeness_failures: u64,
     /// Since the start.
     pub uptime: Duration,
 }
@@ -102,6 +104,7 @@ impl Snapshot {
             ("malformed_lines", "Lines of spiders that made no sense", self.malformed_lines),
             ("duplicate_candidates", "Candidates whose document was pending already", counted.duplicates),
             ("faulty_candidates", "Candidates that could not be used", self.faulty_candidates),
+            ("politeness_failures", "Writes of politeness.log that failed", self.politeness_failures),
             ("index_requests", "Questions put to the document index", counted.index_requests),
             ("lookups", "Questions put to name servers", counted.lookups),
             ("lookups_unanswered", "Questions that no name server answered", counted.lookups_unanswered),
@@ -185,6 +188,7 @@ mod tests {
             index_up: true,
             malformed_lines: 0,
             faulty_candidates: 0,
+            politeness_failures: 0,
             uptime: Duration::from_millis(1_500),
         }
     }

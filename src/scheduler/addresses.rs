@@ -8,6 +8,8 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 use std::net::IpAddr;
 
+/// On one line of the caches.
+#[repr(align(64))]
 pub(super) struct Ip {
     pub(super) address: IpAddr,
     pub(super) gate: GateId,
@@ -15,7 +17,7 @@ pub(super) struct Ip {
     pub(super) hosts: List,
     pub(super) host_count: u32,
     /// Documents of those hosts that have not ended.
-    pub(super) pending: u64,
+    pub(super) pending: u32,
     /// Records that name it.
     pub(super) records: u32,
     pub(super) health: Health,
@@ -27,6 +29,8 @@ pub(super) struct Ip {
     /// On the list of addresses that are not up.
     pub(super) unwell: bool,
 }
+
+const _: () = assert!(size_of::<Ip>() == 64);
 
 /// Where a connection of our own to a suspect address stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -92,10 +92,10 @@ impl Scheduler {
         if let Some(host) = self.hosts.find(name) {
             return host;
         }
-        let gate = self.gates.add(GateOwner::Host(HostId(0)), self.config.host);
+        let gate = self.gates.add(GateOwner::Host(HostId::new(0)), self.config.host);
         let alias = self.aliases.of(name, None).map(|number| self.alias_gates[number as usize]);
         let host = self.hosts.add(name, gate, alias);
-        self.gates[gate].owner = GateOwner::Host(host);
+        self.gates[gate].set_owner(GateOwner::Host(host));
         self.place_links.push_back(&mut self.idle, host);
         self.idle_hosts += 1;
         self.obey_orders(now, host);
@@ -104,7 +104,7 @@ impl Scheduler {
     }
 
     fn queue(&mut self, now: Instant, host: HostId, candidate: &Candidate) {
-        if candidate.wait == Duration::ZERO {
+        if candidate.wait == Duration::ZERO && candidate.tried.sends == 0 {
             self.store.push(&mut self.hosts[host].urls, candidate.doc, candidate.url.tail());
             return;
         }
@@ -112,6 +112,8 @@ impl Scheduler {
         url.set(candidate.doc, candidate.url.tail());
         let lease = self.leases.add(host, url);
         self.leases[lease].state = LeaseState::Waiting;
+        (self.leases[lease].attempts, self.leases[lease].lost) =
+            (candidate.tried.sends, candidate.tried.lost);
         self.leases.waits.set(lease, now + candidate.wait);
         self.hosts[host].leases += 1;
         self.hosts[host].last_wait = now + candidate.wait;

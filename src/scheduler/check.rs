@@ -33,7 +33,8 @@ impl Scheduler {
     /// - L4: a slot waits in exactly one place, and a parked slot has a reason to be parked.
     /// - L5: no wake-up is lost: a gate with waiters is closed with its timer set if it opens by time, or has
     ///   woken someone.
-    /// - L6: written leases, and only they, are on both clocks, in order.
+    /// - L6: written leases, and only they, are on the status clock, in order; those that were heard of have a timer for
+    ///   the end of their life.
     /// - L7: no slot is free while a host waits for one.
     /// - L8: a spider counts exactly the leases that are with it.
     /// - L9: an address knows its hosts and what is pending for them; the reject lists agree.
@@ -44,7 +45,8 @@ impl Scheduler {
     ///   its host is in no line.
     /// - L13: whatever is in flight was allowed by the rules of its origin, or nobody had to be asked.
     /// - L14: rules that are asked for are asked for once: by a request that waits at one host, or is under way.
-    /// - L15: a claim is needed by exactly the hosts that say so, and one that is not is asked for or has sends in flight.
+    /// - L15: a claim is needed by exactly the hosts that say so, and one that is not is asked for or has sends in flight;
+    ///   one that rests has none.
     pub fn check(&self, now: Instant) -> Result<(), String> {
         self.check_gates(now)?;
         self.check_hosts()?;
@@ -84,11 +86,11 @@ impl Scheduler {
                     "{id:?} is open and sleeps"
                 ),
                 Some(Closed::Until(at, _)) if at != Instant::FAR => {
-                    let timer = self.gates.timers.at(id);
+                    let timer = self.gates.timer(id);
                     law!("L5", timer.is_some_and(|t| t <= at), "{id:?} opens at {at:?}, timer {timer:?}");
                 }
                 Some(Closed::OnTrial) => {
-                    let tried = match gate.owner {
+                    let tried = match gate.owner() {
                         GateOwner::Ip(ip) => self.ips[ip].probe != Probe::No,
                         GateOwner::Host(_) | GateOwner::Group(_) => false,
                     };
@@ -96,7 +98,8 @@ impl Scheduler {
                 }
                 Some(Closed::Claim) => {
                     let claim = self.claims.of(id).state;
-                    let hope = self.claims.have_lapsed(now) || claim != ClaimState::No;
+                    let asleep = matches!(claim, ClaimState::No | ClaimState::Resting);
+                    let hope = self.claims.have_lapsed(now) || !asleep || self.timer_is_due(now, id);
                     law!("L5", hope, "{id:?} lacks a claim that nobody asks for");
                 }
                 Some(Closed::Until(..) | Closed::Full | Closed::Writing) => {}
@@ -106,7 +109,7 @@ impl Scheduler {
     }
 
     fn timer_is_due(&self, now: Instant, gate: GateId) -> bool {
-        self.gates.timers.at(gate).is_some_and(|at| at <= now)
+        self.gates.timer(gate).is_some_and(|at| at <= now)
     }
 
     fn check_hosts(&self) -> Result<(), String> {
@@ -222,17 +225,21 @@ impl Scheduler {
 
     fn check_clocks(&self) -> Result<(), String> {
         let by_status: Vec<LeaseId> = self.leases.status_links.iter(&self.leases.by_status).collect();
-        let by_age: Vec<LeaseId> = self.leases.age_links.iter(&self.leases.by_age).collect();
         let clocks = |id: &LeaseId| match self.leases[*id].state {
             LeaseState::Written { at, status, .. } => Some((at, status)),
             LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved | LeaseState::Unwritten(_) => None,
         };
         let statuses: Vec<_> = by_status.iter().filter_map(clocks).map(|(_, status)| status).collect();
-        let ages: Vec<_> = by_age.iter().filter_map(clocks).map(|(at, _)| at).collect();
-        law!("L6", statuses.is_sorted() && ages.is_sorted(), "out of order");
+        law!("L6", statuses.is_sorted(), "out of order");
         let all = self.leases.table.iter().filter(|(id, _)| clocks(id).is_some()).count();
-        let lens = (by_status.len(), by_age.len(), statuses.len(), ages.len());
-        law!("L6", lens == (all, all, all, all), "{all} written, {lens:?} on the clocks");
+        let lens = (by_status.len(), statuses.len());
+        law!("L6", lens == (all, all), "{all} written, {lens:?} on the clock");
+        for (id, _) in self.leases.table.iter() {
+            let worked = clocks(&id).filter(|(at, status)| at < status);
+            let end = worked.zip(self.config.lease_max).map(|((at, _), max)| at + max);
+            let timer = self.leases.lives.at(id).filter(|_| worked.is_some() || clocks(&id).is_none());
+            law!("L6", timer == end, "{id:?} lives until {timer:?}, not {end:?}");
+        }
         for (id, lease) in self.leases.table.iter() {
             let waits = matches!(lease.state, LeaseState::Waiting);
             law!("L6", waits == self.leases.waits.at(id).is_some(), "{id:?} {:?}", lease.state);
@@ -251,7 +258,7 @@ impl Scheduler {
             let unwritten = |lease: &&LeaseId| matches!(self.leases[**lease].state, LeaseState::Unwritten(_));
             let first = sends.iter().find(unwritten).copied();
             law!("L8", spider.first_unwritten == first, "{id:?} first unwritten");
-            let hosts = self.slots.iter().filter(|(_, slot)| slot.spider == Some(id)).count();
+            let hosts = self.slots.iter().filter(|(_, slot)| slot.spider == id).count();
             law!("L8", spider.hosts as usize == hosts, "{id:?} has {hosts} hosts, not {}", spider.hosts);
             total += u64::from(spider.in_flight);
         }
@@ -319,17 +326,19 @@ impl Scheduler {
             law!("L15", claim.users == count, "{id:?} is needed by {count}, not {}", claim.users);
             let needed = count > 0 || gate.in_flight > 0 || claim.state == ClaimState::Asked;
             law!("L15", needed, "{id:?} is held for nothing: {:?}", claim.state);
+            let rests = claim.state == ClaimState::Resting;
+            law!("L15", !rests || gate.in_flight == 0, "{id:?} rests with {} in flight", gate.in_flight);
         }
         law!("L15", users.is_empty(), "claims without gates: {users:?}");
         Ok(())
     }
 
     fn check_addresses(&self) -> Result<(), String> {
-        let mut pending: HashMap<IpId, u64> = HashMap::new();
+        let mut pending: HashMap<IpId, u32> = HashMap::new();
         let mut records: HashMap<IpId, u32> = HashMap::new();
         for (_, host) in self.hosts.table.iter() {
             if let Some(ip) = host.ip {
-                *pending.entry(ip).or_default() += host.pending() as u64;
+                *pending.entry(ip).or_default() += host.pending() as u32;
             }
             host.record.addresses().iter().for_each(|&ip| *records.entry(ip).or_default() += 1);
         }
@@ -344,7 +353,7 @@ impl Scheduler {
                 hosts += 1;
             }
             law!("L9", ip.host_count == hosts, "{} counts {}, not {hosts}", ip.address, ip.host_count);
-            let max = u64::from(self.config.ip_max_urls);
+            let max = self.config.ip_max_urls;
             law!("L9", ip.crowded == (max > 0 && ip.pending > max), "{} crowded", ip.address);
         }
         Ok(())

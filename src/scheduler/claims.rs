@@ -4,7 +4,7 @@
 //! sending: [`Scheduler::handle_claims_renewed`] says until when they are. A slot that is stopped by that waits at the gate like
 //! any other. A key that another server holds is not fought for: the host goes there, its documents that are not in
 //! flight leave without a report, and its claim is given back once nothing is in flight. A claim that no host here needs is
-//! given back at once, with what its gate owes.
+//! given back at once, with what its gate owes. One that is needed, but under which nothing is in flight, rests (`quiet`).
 //!
 //! All of it is beside the hosts and gates, in maps that are empty where nothing is shared.
 //!
@@ -13,9 +13,10 @@
 use super::Scheduler;
 use super::gates::GateOwner;
 use super::leases::{GateSet, LeaseState};
+use super::quiet::Quiet;
 use crate::claim::{ClaimAction, ClaimKey, ClaimNews, OwedClock, Wish};
 use crate::ids::{DocId, GateId, HostId, LeaseId, SlotId};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use hashbrown::HashMap;
 use std::collections::VecDeque;
 
@@ -24,14 +25,15 @@ use std::collections::VecDeque;
 pub(super) struct Claims {
     pub(super) on: bool,
     good_until: Instant,
-    keys: HashMap<GateId, Claim>,
+    pub(super) keys: HashMap<GateId, Claim>,
+    pub(super) quiet: Quiet,
     /// Which gates are needed by hosts with something to send.
     pub(super) needs: HashMap<HostId, GateSet>,
     /// Hosts that end here what is in flight, and nothing more; and whose holder shall have them then.
     leaving: HashMap<HostId, Option<ClaimKey>>,
     /// Hosts that are to leave as soon as nobody looks.
     to_leave: VecDeque<(HostId, ClaimKey)>,
-    actions: VecDeque<ClaimAction>,
+    pub(super) actions: VecDeque<ClaimAction>,
 }
 
 /// The claim of one gate.
@@ -40,6 +42,9 @@ pub(super) struct Claim {
     pub(super) state: ClaimState,
     /// Hosts that need it.
     pub(super) users: u32,
+    /// Since when nothing is in flight under it, if nothing is.
+    pub(super) quiet_since: Instant,
+    pub(super) in_quiet_line: bool,
 }
 
 /// Where it stands.
@@ -52,8 +57,19 @@ pub(super) enum ClaimState {
     Asked,
     /// Ours.
     Good,
+    /// Ours, but the index takes it that nothing is in flight under it: nothing is before it was asked again.
+    Resting,
     /// Ours, but somebody needs it more: nothing new under it.
     Ceding,
+}
+
+impl ClaimState {
+    fn is_ours(self) -> bool {
+        match self {
+            ClaimState::No | ClaimState::Asked => false,
+            ClaimState::Good | ClaimState::Resting | ClaimState::Ceding => true,
+        }
+    }
 }
 
 impl Claims {
@@ -65,7 +81,7 @@ impl Claims {
         self.keys.get(&gate).copied().unwrap_or_default()
     }
 
-    fn set(&mut self, gate: GateId, state: ClaimState) {
+    pub(super) fn set(&mut self, gate: GateId, state: ClaimState) {
         self.keys.entry(gate).or_default().state = state;
     }
 
@@ -101,6 +117,7 @@ impl Scheduler {
     pub fn handle_claims_renewed(&mut self, now: Instant, until: Instant) {
         let had_lapsed = self.claims.have_lapsed(now);
         self.claims.good_until = self.claims.good_until.max(until);
+        self.rest_claims(now);
         if !had_lapsed || self.claims.have_lapsed(now) {
             return;
         }
@@ -110,6 +127,11 @@ impl Scheduler {
         for gate in gates {
             self.settle(now, gate);
         }
+    }
+
+    /// Whether other servers use the same index.
+    pub fn shares_its_index(&self) -> bool {
+        self.claims.on
     }
 
     /// Whether the time is over in which anything may be sent, written or not.
@@ -125,18 +147,26 @@ impl Scheduler {
             ClaimNews::Lost(key) => self.handle_lost(now, key),
             ClaimNews::WantedElsewhere(key) => self.handle_wanted_elsewhere(key),
             ClaimNews::AllLost => self.handle_all_lost(now),
+            ClaimNews::Ordered { host, standing } => self.handle_ordered(now, host, *standing),
+            ClaimNews::PauseAll(paused) => self.orders.all_paused = *paused,
+            ClaimNews::Held { key, held_for, strikes } => self.handle_held(now, key, *held_for, *strikes),
             // Has a clock of its own: see `handle_claims_renewed`.
             ClaimNews::Renewed(_) => {}
+            // For whoever has given the order.
+            ClaimNews::Obeyed { .. } => {}
         }
     }
 
     /// The end: gives back all that is ours. Nothing may be sent any more.
     pub fn give_all_back(&mut self, now: Instant) {
         self.claims.good_until = Instant::ZERO;
+        if self.claims.on {
+            self.note_all_in_flight();
+        }
         let mut gates: Vec<GateId> = self.claims.keys.keys().copied().collect();
         gates.sort_unstable();
         for gate in gates {
-            if matches!(self.claims.of(gate).state, ClaimState::Good | ClaimState::Ceding) {
+            if self.claims.of(gate).state.is_ours() {
                 let (key, clock) = (self.claim_key(gate), self.owed_clock(now, gate));
                 let action = ClaimAction::GiveBack { key, clock: Some(clock), to_holder_of: None };
                 self.claims.actions.push_back(action);
@@ -172,14 +202,15 @@ impl Scheduler {
                     let key = self.claim_key(gate);
                     self.claims.to_leave.push_back((host, key));
                 }
-                ClaimState::Asked | ClaimState::Good => {}
+                // Woken when nothing else keeps the host from going.
+                ClaimState::Asked | ClaimState::Good | ClaimState::Resting => {}
             }
         }
     }
 
-    fn ask_for_claim(&mut self, gate: GateId, wish: Wish) {
+    pub(super) fn ask_for_claim(&mut self, gate: GateId, wish: Wish) {
         let key = self.claim_key(gate);
-        let wish = match self.gates[gate].owner {
+        let wish = match self.gates[gate].owner() {
             GateOwner::Host(host) if self.hosts[host].pending() == 0 => Wish::Errand,
             GateOwner::Host(_) | GateOwner::Ip(_) | GateOwner::Group(_) => wish,
         };
@@ -203,7 +234,7 @@ impl Scheduler {
         let Some(gates) = self.claims.needs.remove(&host) else {
             // It was ours, though we never got so far as to send anything.
             if !self.claims.knows(self.hosts[host].gate) {
-                self.give_host_back(host, None);
+                self.give_host_back(now, host, None);
             }
             return;
         };
@@ -213,8 +244,9 @@ impl Scheduler {
         }
     }
 
-    fn give_host_back(&mut self, host: HostId, clock: Option<OwedClock>) {
+    fn give_host_back(&mut self, now: Instant, host: HostId, clock: Option<OwedClock>) {
         let to_holder_of = self.claims.leaving.remove(&host).flatten();
+        self.forget_orders(now, host);
         let key = ClaimKey::Host(self.hosts[host].name.clone());
         self.claims.actions.push_back(ClaimAction::GiveBack { key, clock, to_holder_of });
     }
@@ -222,14 +254,15 @@ impl Scheduler {
     /// Gives the claim of `gate` back if nobody needs it and nothing is in flight under it.
     pub(super) fn mind_claim(&mut self, now: Instant, gate: GateId) {
         let Some(&claim) = self.claims.keys.get(&gate) else { return };
+        self.note_quiet(now, gate);
         if claim.users > 0 || claim.state == ClaimState::Asked || self.gates[gate].in_flight > 0 {
             return;
         }
         self.claims.keys.remove(&gate);
-        let ours = matches!(claim.state, ClaimState::Good | ClaimState::Ceding);
+        let ours = claim.state.is_ours();
         let clock = ours.then(|| self.owed_clock(now, gate));
-        if let GateOwner::Host(host) = self.gates[gate].owner {
-            self.give_host_back(host, clock);
+        if let GateOwner::Host(host) = self.gates[gate].owner() {
+            self.give_host_back(now, host, clock);
         } else if ours {
             let key = self.claim_key(gate);
             self.claims.actions.push_back(ClaimAction::GiveBack { key, clock, to_holder_of: None });
@@ -243,6 +276,7 @@ impl Scheduler {
         }
         self.claims.set(gate, ClaimState::Good);
         self.keep_clock(now, gate, clock);
+        self.note_gap_change(now, gate, clock.gap);
         self.mind_claim(now, gate);
         if self.gates.table.get(gate).is_some() {
             self.settle(now, gate);
@@ -259,7 +293,7 @@ impl Scheduler {
         self.claims.set(gate, ClaimState::No);
         let waiting: Vec<SlotId> = self.slots.line(&self.gates[gate].waiters).collect();
         let mut hosts: Vec<HostId> = waiting.iter().filter_map(|&slot| self.slots[slot].host).collect();
-        if let GateOwner::Host(host) = self.gates[gate].owner {
+        if let GateOwner::Host(host) = self.gates[gate].owner() {
             hosts = vec![host];
         }
         let mut stays = false;
@@ -287,11 +321,11 @@ impl Scheduler {
     /// The claim is another's now. Whoever needs it asks again; a host that is another's finds out by that.
     fn handle_lost(&mut self, now: Instant, key: &ClaimKey) {
         let Some(gate) = self.gate_of(key) else { return };
-        if !matches!(self.claims.of(gate).state, ClaimState::Good | ClaimState::Ceding) {
+        if !self.claims.of(gate).state.is_ours() {
             return;
         }
         self.claims.set(gate, ClaimState::No);
-        if let GateOwner::Host(host) = self.gates[gate].owner {
+        if let GateOwner::Host(host) = self.gates[gate].owner() {
             self.leave(now, host, None);
         } else if self.claims.of(gate).users > 0 {
             self.ask_for_claim(gate, Wish::Plain);
@@ -321,7 +355,7 @@ impl Scheduler {
     /// Somebody needs the key more: all that is under it goes there.
     fn handle_wanted_elsewhere(&mut self, key: &ClaimKey) {
         let Some(gate) = self.gate_of(key) else { return };
-        if self.claims.of(gate).state != ClaimState::Good {
+        if !matches!(self.claims.of(gate).state, ClaimState::Good | ClaimState::Resting) {
             return;
         }
         self.claims.set(gate, ClaimState::Ceding);
@@ -388,44 +422,8 @@ impl Scheduler {
         }
     }
 
-    /// What the key of `gate` is owed is to be known, should we be lost.
-    pub(super) fn note_clock(&mut self, now: Instant, gate: GateId) {
-        if self.claims.on && self.claims.of(gate).state == ClaimState::Good {
-            let (key, clock) = (self.claim_key(gate), self.owed_clock(now, gate));
-            self.claims.actions.push_back(ClaimAction::Note { key, clock });
-        }
-    }
-
-    fn owed_clock(&self, now: Instant, gate: GateId) -> OwedClock {
-        let gate = &self.gates[gate];
-        // That an address is down is found out by everybody for himself.
-        let held = if matches!(gate.owner, GateOwner::Ip(_)) { Instant::ZERO } else { gate.held_until() };
-        let writing = if gate.is_writing() { now + gate.gap() } else { Instant::ZERO };
-        OwedClock {
-            opens_in: gate.owes_until().max(writing).since(now),
-            held_for: held.since(now),
-            strikes: gate.strikes(),
-            dark_since: None,
-        }
-    }
-
-    /// Goes on where the last holder has left the clock. If he has left no word of his last send, it was as late as it
-    /// can have been, and its fetch asks for the longest rest.
-    fn keep_clock(&mut self, now: Instant, gate: GateId, clock: OwedClock) {
-        let mut opens_in = clock.opens_in;
-        if let Some(ago) = clock.dark_since {
-            let rest = match self.gates[gate].owner {
-                GateOwner::Host(_) => self.config.rest.max,
-                GateOwner::Group(_) => self.rest_rule(gate).map_or(Duration::ZERO, |rest| rest.max),
-                GateOwner::Ip(_) => Duration::ZERO,
-            };
-            opens_in = opens_in.max(self.gates[gate].gap().max(rest).saturating_sub(ago));
-        }
-        self.gates[gate].restore(now, now + opens_in, now + clock.held_for, clock.strikes);
-    }
-
-    fn claim_key(&self, gate: GateId) -> ClaimKey {
-        match self.gates[gate].owner {
+    pub(super) fn claim_key(&self, gate: GateId) -> ClaimKey {
+        match self.gates[gate].owner() {
             GateOwner::Host(host) => ClaimKey::Host(self.hosts[host].name.clone()),
             GateOwner::Ip(ip) => ClaimKey::Ip(self.ips[ip].address),
             GateOwner::Group(number) => {
@@ -438,7 +436,7 @@ impl Scheduler {
         }
     }
 
-    fn gate_of(&self, key: &ClaimKey) -> Option<GateId> {
+    pub(super) fn gate_of(&self, key: &ClaimKey) -> Option<GateId> {
         match key {
             ClaimKey::Host(name) => self.hosts.find(name).map(|host| self.hosts[host].gate),
             ClaimKey::Ip(address) => self.ips.find(*address).map(|ip| self.ips[ip].gate),

@@ -218,7 +218,7 @@ impl Scheduler {
     /// After a death a gate stays closed for as long as it can owe something that was not noted.
     fn owe_the_unnoted(&mut self, now: Instant, gate: GateId) {
         let Some(since) = self.clocks.since.filter(|&since| now < since + CLOCK_MIN) else { return };
-        let rest = match self.gates[gate].owner {
+        let rest = match self.gates[gate].owner() {
             GateOwner::Host(_) => Some(self.config.rest),
             GateOwner::Ip(_) => None,
             GateOwner::Group(_) => self.rest_rule(gate),
@@ -315,7 +315,7 @@ impl Scheduler {
 
     fn clock_note(&self, now: Instant, id: GateId) -> Note {
         let gate = &self.gates[id];
-        let (key, holds) = match gate.owner {
+        let (key, holds) = match gate.owner() {
             GateOwner::Host(host) => (ClockKey::Host(self.hosts[host].name.clone()), true),
             // The health of an address is found out anew.
             GateOwner::Ip(ip) => (ClockKey::Ip(self.ips[ip].address), false),

@@ -55,11 +55,13 @@ impl Scheduler {
         if self.has_had_its_chances(attempts) {
             return self.finish(now, lease, End::Failed(reason));
         }
+        let wait = doubled(self.config.retry_delay, attempts.saturating_sub(1), RETRY_DELAY_MAX);
+        self.note_tried(lease, wait);
         if self.claims.is_leaving(self.leases[lease].host) {
             return self.let_lease_go(now, lease);
         }
         self.counters.retried += 1;
-        let due = now + doubled(self.config.retry_delay, attempts.saturating_sub(1), RETRY_DELAY_MAX);
+        let due = now + wait;
         let host = self.leases[lease].host;
         self.leases[lease].state = LeaseState::Waiting;
         self.leases.waits.set(lease, due);
@@ -76,6 +78,7 @@ impl Scheduler {
             return self.finish(now, lease, End::Failed(reason));
         }
         self.counters.retried += u64::from(attempts > 0);
+        self.note_tried(lease, Duration::ZERO);
         self.go_first(now, lease);
     }
 

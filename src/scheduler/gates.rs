@@ -41,8 +41,17 @@ pub enum GateOwner {
     Group(u32),
 }
 
+/// On one line of the caches, so that a look at a gate is one look at memory.
+#[repr(align(64))]
 pub(super) struct Gate {
-    pub(super) owner: GateOwner,
+    owner_number: u32,
+    owner_kind: OwnerKind,
+    /// The address has failed, and it is not known whether it has recovered.
+    pub(super) suspect: Option<Trial>,
+    /// On the list of gates to be noted.
+    to_note: bool,
+    /// Its timer is set.
+    timed: bool,
     concurrent: u32,
     pub(super) in_flight: u32,
     gap_micros: u64,
@@ -50,21 +59,32 @@ pub(super) struct Gate {
     opens_at: Instant,
     /// The rest after a fetch.
     rests_until: Instant,
-    /// Told to stay away: 429, 503, an address that is down, an operator.
-    held_until: Instant,
-    /// When the hold was last raised, so that a burst of refusals raises it once.
-    held_since: Instant,
-    /// Refusals without a success or a long quiet between them.
-    strikes: u8,
+    /// Few are ever held.
+    hold: Option<Box<Hold>>,
     /// The rest after the last fetch that went well: quick errors do not shorten it.
     usual_rest_micros: u32,
-    /// The address has failed, and it is not known whether it has recovered.
-    pub(super) suspect: Option<Trial>,
-    /// On the list of gates to be noted.
-    to_note: bool,
     /// The waiter that was woken and has not decided yet.
     pub(super) woken: Option<SlotId>,
     pub(super) waiters: List,
+}
+
+const _: () = assert!(size_of::<Gate>() == 64);
+
+#[derive(Clone, Copy)]
+enum OwnerKind {
+    Host,
+    Ip,
+    Group,
+}
+
+/// Told to stay away: 429, 503, an address that is down, an operator.
+#[derive(Default)]
+struct Hold {
+    until: Instant,
+    /// When the hold was last raised, so that a burst of refusals raises it once.
+    since: Instant,
+    /// Refusals without a success or a long quiet between them.
+    strikes: u8,
 }
 
 /// Why a gate is closed.
@@ -104,22 +124,40 @@ pub enum Why {
 
 impl Gate {
     pub(super) fn new(owner: GateOwner, pace: Pace) -> Gate {
-        Gate {
-            owner,
+        let mut gate = Gate {
+            owner_number: 0,
+            owner_kind: OwnerKind::Group,
+            suspect: None,
+            to_note: false,
+            timed: false,
             concurrent: pace.concurrent,
             in_flight: 0,
             gap_micros: micros_rounded_up(pace.gap),
             opens_at: Instant::ZERO,
             rests_until: Instant::ZERO,
-            held_until: Instant::ZERO,
-            held_since: Instant::ZERO,
-            strikes: 0,
+            hold: None,
             usual_rest_micros: 0,
-            suspect: None,
-            to_note: false,
             woken: None,
             waiters: List::default(),
+        };
+        gate.set_owner(owner);
+        gate
+    }
+
+    pub(super) fn owner(&self) -> GateOwner {
+        match self.owner_kind {
+            OwnerKind::Host => GateOwner::Host(HostId::new(self.owner_number)),
+            OwnerKind::Ip => GateOwner::Ip(IpId::new(self.owner_number)),
+            OwnerKind::Group => GateOwner::Group(self.owner_number),
         }
+    }
+
+    pub(super) fn set_owner(&mut self, owner: GateOwner) {
+        (self.owner_kind, self.owner_number) = match owner {
+            GateOwner::Host(host) => (OwnerKind::Host, host.number()),
+            GateOwner::Ip(ip) => (OwnerKind::Ip, ip.number()),
+            GateOwner::Group(number) => (OwnerKind::Group, number),
+        };
     }
 
     /// Whose turn it is here, if anybody waits.
@@ -141,7 +179,7 @@ impl Gate {
 
     /// When the clocks of an open gate had run out.
     pub(super) fn opened_at(&self) -> Instant {
-        self.opens_at.max(self.rests_until).max(self.held_until)
+        self.opens_at.max(self.rests_until).max(self.held_until())
     }
 
     /// Another gap from now on, counted from the send that was last.
@@ -168,11 +206,13 @@ impl Gate {
         if self.opens_at == Instant::FAR {
             return Some(Closed::Writing);
         }
-        let (until, why) =
-            [(self.opens_at, Why::Gap), (self.rests_until, Why::Rest), (self.held_until, Why::Hold)]
-                .into_iter()
-                .max_by_key(|&(until, _)| until)?;
+        let until = self.opened_at();
         if now < until {
+            let why = match until {
+                _ if until == self.held_until() => Why::Hold,
+                _ if until == self.rests_until => Why::Rest,
+                _ => Why::Gap,
+            };
             return Some(Closed::Until(until, why));
         }
         (limit == 0).then_some(Closed::OnTrial)
@@ -209,35 +249,41 @@ impl Gate {
 
     /// Stays away until `until`, or longer if it does already.
     pub(super) fn hold(&mut self, until: Instant) {
-        self.held_until = self.held_until.max(until);
+        let hold = self.hold.get_or_insert_default();
+        hold.until = hold.until.max(until);
     }
 
     /// The hold is over: whatever it was for is well.
     pub(super) fn release(&mut self) {
-        self.held_until = Instant::ZERO;
+        self.hold = self.hold.take().filter(|hold| hold.strikes > 0);
+        if let Some(hold) = &mut self.hold {
+            hold.until = Instant::ZERO;
+        }
     }
 
     /// A refusal of something sent at `sent`: the number of strikes before it, or none if it belongs
     /// to a burst that has raised the hold already.
     pub(super) fn strike(&mut self, now: Instant, sent: Instant) -> Option<u8> {
-        if self.strikes > 0 && sent <= self.held_since {
+        let forgiven = self.is_forgiven(now);
+        let hold = self.hold.get_or_insert_default();
+        if hold.strikes > 0 && sent <= hold.since {
             return None;
         }
-        let before = if self.is_forgiven(now) { 0 } else { self.strikes };
-        self.strikes = before.saturating_add(1);
-        self.held_since = now;
+        let before = if forgiven { 0 } else { hold.strikes };
+        hold.strikes = before.saturating_add(1);
+        hold.since = now;
         Some(before)
     }
 
     /// A success of something sent after the last refusal: forgive one strike.
     pub(super) fn forgive(&mut self, sent: Instant) {
-        if sent > self.held_since {
-            self.strikes = self.strikes.saturating_sub(1);
+        if let Some(hold) = self.hold.as_mut().filter(|hold| sent > hold.since) {
+            hold.strikes = hold.strikes.saturating_sub(1);
         }
     }
 
     fn is_forgiven(&self, now: Instant) -> bool {
-        self.strikes == 0 || now >= self.held_until + QUIET
+        self.strikes() == 0 || now >= self.held_until() + QUIET
     }
 
     /// Whether it never stops anything by itself.
@@ -256,20 +302,22 @@ impl Gate {
     }
 
     pub(super) fn held_until(&self) -> Instant {
-        self.held_until
+        self.hold.as_ref().map_or(Instant::ZERO, |hold| hold.until)
     }
 
     pub(super) fn strikes(&self) -> u8 {
-        self.strikes
+        self.hold.as_ref().map_or(0, |hold| hold.strikes)
     }
 
     /// Goes on where an earlier life has left it, or stays away longer if it does already.
     pub(super) fn restore(&mut self, now: Instant, owed: Instant, held: Instant, strikes: u8) {
         self.rests_until = self.rests_until.max(owed);
-        self.held_until = self.held_until.max(held);
-        if strikes > self.strikes {
-            self.strikes = strikes;
-            self.held_since = now;
+        if held > Instant::ZERO || strikes > 0 {
+            self.hold(held);
+        }
+        if let Some(hold) = self.hold.as_mut().filter(|hold| strikes > hold.strikes) {
+            hold.strikes = strikes;
+            hold.since = now;
         }
     }
 
@@ -277,7 +325,7 @@ impl Gate {
     pub(super) fn owes_nothing(&self, now: Instant) -> bool {
         self.in_flight == 0
             && self.waiters.is_empty()
-            && (self.suspect.is_none() || now >= self.held_until + QUIET)
+            && (self.suspect.is_none() || now >= self.held_until() + QUIET)
             && self.is_forgiven(now)
             && matches!(self.closed(now), None | Some(Closed::OnTrial))
     }
@@ -287,7 +335,7 @@ impl Gate {
 #[derive(Default)]
 pub(super) struct Gates {
     pub(super) table: Table<GateId, Gate>,
-    pub(super) timers: Timers<GateId>,
+    timers: Timers<GateId>,
     note_links: Links<GateId>,
     /// Gates to be noted.
     to_note: List,
@@ -298,8 +346,36 @@ impl Gates {
         self.table.insert(Gate::new(owner, pace))
     }
 
+    /// When the first of their timers fires.
+    pub(super) fn first_timer(&self) -> Option<Instant> {
+        self.timers.first()
+    }
+
+    /// When the timer of `id` fires.
+    pub(super) fn timer(&self, id: GateId) -> Option<Instant> {
+        if self.table[id].timed { self.timers.at(id) } else { None }
+    }
+
+    pub(super) fn set_timer(&mut self, id: GateId, at: Instant) {
+        self.table[id].timed = at != Instant::FAR;
+        self.timers.set(id, at);
+    }
+
+    pub(super) fn cancel_timer(&mut self, id: GateId) {
+        if std::mem::take(&mut self.table[id].timed) {
+            self.timers.cancel(id);
+        }
+    }
+
+    /// Takes out the first timer that is due, with the time for which it was set.
+    pub(super) fn pop_due(&mut self, now: Instant) -> Option<(GateId, Instant)> {
+        let (id, at) = self.timers.pop_due_at(now)?;
+        self.table[id].timed = false;
+        Some((id, at))
+    }
+
     pub(super) fn forget(&mut self, id: GateId) {
-        self.timers.cancel(id);
+        self.cancel_timer(id);
         if self.table.remove(id).to_note {
             self.note_links.remove(&mut self.to_note, id);
         }
@@ -344,7 +420,7 @@ mod tests {
 
     fn gate(concurrent: u32, gap_micros: u64) -> Gate {
         let pace = Pace { concurrent, gap: Duration::from_micros(gap_micros) };
-        Gate::new(GateOwner::Host(HostId(0)), pace)
+        Gate::new(GateOwner::Host(HostId::new(0)), pace)
     }
 
     #[test]

@@ -9,30 +9,24 @@ use crate::url_queue::UrlQueue;
 use hashbrown::{DefaultHashBuilder, HashTable};
 use std::hash::BuildHasher;
 
-/// A host that has, or had a moment ago, something to do with us.
+/// A host that has, or had a moment ago, something to do with us. What every send looks at comes first, on one line of
+/// the caches.
+#[repr(C, align(64))]
 pub(super) struct Host {
-    pub(super) name: Box<str>,
     /// Documents that were never sent, in order of arrival: the slot's queue and, behind it, the leftover.
     pub(super) urls: UrlQueue,
     /// Leases that go before them: sent once, and taken back.
     pub(super) front: List,
+    pub(super) place: Place,
     /// Documents that have left `urls` and have not ended.
     pub(super) leases: u32,
     pub(super) in_flight: u32,
-    /// When the wait ends that began last, of those documents that wait for their time.
-    pub(super) last_wait: Instant,
-    pub(super) place: Place,
     pub(super) gate: GateId,
     pub(super) alias: Option<GateId>,
     pub(super) group: Option<GateId>,
     /// The address in use.
     pub(super) ip: Option<IpId>,
-    pub(super) record: Record,
     pub(super) question: Question,
-    /// Questions in a row without an answer.
-    pub(super) unanswered: u8,
-    /// When the first of them failed.
-    pub(super) asked_first: Instant,
     pub(super) draining: bool,
     /// There is a robots.txt to be asked for through its gates.
     pub(super) errand: bool,
@@ -42,7 +36,17 @@ pub(super) struct Host {
     pub(super) reserved: bool,
     /// An operator has stopped it, and may have to be asked whether that is over.
     pub(super) stopped: bool,
+    /// Questions in a row without an answer.
+    pub(super) unanswered: u8,
+    pub(super) record: Record,
+    pub(super) name: Box<str>,
+    /// When the wait ends that began last, of those documents that wait for their time.
+    pub(super) last_wait: Instant,
+    /// When the first of the questions failed that are not answered.
+    pub(super) asked_first: Instant,
 }
+
+const _: () = assert!(size_of::<Host>() == 128 && std::mem::offset_of!(Host, record) == 64);
 
 /// Where a host stands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@ use super::slots::MayGo;
 use super::table::Table;
 use super::timers::Timers;
 use crate::ids::{GateId, HostId, IpId, LeaseId, SpiderId, TransId};
-use crate::time::Instant;
+use crate::time::{Duration, Instant};
 use crate::url_queue::QueuedUrl;
 
 pub(super) struct Lease {
@@ -87,8 +87,8 @@ impl Lease {
     }
 }
 
-/// All leases. Every one in flight has the same timeouts, so the list in the order of the last status
-/// *is* the timer queue, and likewise the list in the order of writing.
+/// All leases. Every one in flight has the same timeout, so the list in the order of the last status *is* the timer
+/// queue. The longest life is longer than that, and matters to those only of which something was said: they have a timer.
 #[derive(Default)]
 pub(super) struct Leases {
     pub(super) table: Table<LeaseId, Lease>,
@@ -96,8 +96,8 @@ pub(super) struct Leases {
     pub(super) links: Links<LeaseId>,
     pub(super) status_links: Links<LeaseId>,
     pub(super) by_status: List,
-    pub(super) age_links: Links<LeaseId>,
-    pub(super) by_age: List,
+    /// Ends of the longest life of those that somebody is still at.
+    pub(super) lives: Timers<LeaseId>,
     /// Ends of waits.
     pub(super) waits: Timers<LeaseId>,
     /// Buffers to be used again.
@@ -105,12 +105,18 @@ pub(super) struct Leases {
 }
 
 /// Buffers kept for the next lease.
-const SPARE_MAX: usize = 1024;
+const SPARE_MAX: usize = 16 * 1024;
 
 impl Leases {
     /// An empty buffer for a URL.
     pub(super) fn buffer(&mut self) -> QueuedUrl {
         self.spare.pop().unwrap_or_default()
+    }
+
+    /// Looks at the buffers that are used next, so that they are near then.
+    pub(super) fn approach_buffers(&self, count: usize) -> u8 {
+        let next = self.spare.iter().rev().take(count);
+        next.fold(0, |seen, url| seen ^ url.tail().rest.as_bytes().first().copied().unwrap_or(0))
     }
 
     /// Adds a lease of a document that was never sent.
@@ -137,13 +143,15 @@ impl Leases {
     pub(super) fn start_clocks(&mut self, now: Instant, id: LeaseId, flight: Flight) {
         self.table[id].state = LeaseState::Written { flight, at: now, status: now };
         self.status_links.push_back(&mut self.by_status, id);
-        self.age_links.push_back(&mut self.by_age, id);
     }
 
-    /// The spider is at it: its status clock starts again.
-    pub(super) fn restart_status_clock(&mut self, now: Instant, id: LeaseId) {
-        if let LeaseState::Written { status, .. } = &mut self.table[id].state {
+    /// The spider is at it: its status clock starts again. It lives no longer than `max`.
+    pub(super) fn restart_status_clock(&mut self, now: Instant, id: LeaseId, max: Option<Duration>) {
+        if let LeaseState::Written { status, at, .. } = &mut self.table[id].state {
             *status = now;
+            if let Some(max) = max {
+                self.lives.set(id, *at + max);
+            }
             self.status_links.remove(&mut self.by_status, id);
             self.status_links.push_back(&mut self.by_status, id);
         }
@@ -151,7 +159,7 @@ impl Leases {
 
     pub(super) fn stop_clocks(&mut self, id: LeaseId) {
         self.status_links.remove(&mut self.by_status, id);
-        self.age_links.remove(&mut self.by_age, id);
+        self.lives.cancel(id);
     }
 
     /// The lease that has been without a status longest, and since when.
@@ -159,15 +167,6 @@ impl Leases {
         let id = self.by_status.front()?;
         match self.table[id].state {
             LeaseState::Written { status, .. } => Some((id, status)),
-            LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved | LeaseState::Unwritten(_) => None,
-        }
-    }
-
-    /// The lease that was written first, and when.
-    pub(super) fn oldest(&self) -> Option<(LeaseId, Instant)> {
-        let id = self.by_age.front()?;
-        match self.table[id].state {
-            LeaseState::Written { at, .. } => Some((id, at)),
             LeaseState::Waiting | LeaseState::Front | LeaseState::Reserved | LeaseState::Unwritten(_) => None,
         }
     }

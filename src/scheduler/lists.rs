@@ -129,23 +129,26 @@ mod tests {
             let (l, id) = (rng.usize(..3), rng.u32(..40));
             match model.iter().position(|m| m.contains(&id)) {
                 Some(home) if rng.bool() => {
-                    links.remove(&mut lists[home], SlotId(id));
+                    links.remove(&mut lists[home], SlotId::new(id));
                     model[home].retain(|&x| x != id);
                 }
                 Some(home) => {
-                    assert_eq!(links.pop_front(&mut lists[home]).map(|s| s.0), model[home].pop_front());
+                    assert_eq!(
+                        links.pop_front(&mut lists[home]).map(|s| s.number()),
+                        model[home].pop_front()
+                    );
                 }
                 None if rng.bool() => {
-                    links.push_back(&mut lists[l], SlotId(id));
+                    links.push_back(&mut lists[l], SlotId::new(id));
                     model[l].push_back(id);
                 }
                 None => {
-                    links.push_front(&mut lists[l], SlotId(id));
+                    links.push_front(&mut lists[l], SlotId::new(id));
                     model[l].push_front(id);
                 }
             }
             for (list, model) in lists.iter().zip(&model) {
-                assert!(links.iter(list).map(|s| s.0).eq(model.iter().copied()));
+                assert!(links.iter(list).map(|s| s.number()).eq(model.iter().copied()));
             }
         }
     }

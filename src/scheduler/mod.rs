@@ -32,6 +32,7 @@ mod orders;
 mod origins;
 mod permission;
 mod places;
+mod quiet;
 mod reservations;
 mod send;
 mod slots;
@@ -39,6 +40,7 @@ mod spiders;
 mod stats;
 mod status;
 mod table;
+mod telling;
 mod timers;
 mod timings;
 
@@ -261,6 +263,8 @@ pub struct Scheduler {
     group_gates: Vec<GateId>,
 
     slots: Slots,
+    /// Slots at the head of the ready line whose next URL was looked at.
+    approached: u32,
     leases: Leases,
     reservations: Reservations,
     origins: Origins,
@@ -323,6 +327,7 @@ impl Scheduler {
             groups: Groups::new(&config.groups),
             group_gates,
             slots: Slots::new(config.queue_count, config.host.concurrent, first_generation),
+            approached: 0,
             leases: Leases::default(),
             reservations: Reservations::default(),
             origins: Origins::default(),
@@ -337,7 +342,7 @@ impl Scheduler {
 
     /// When [`Scheduler::handle_timeout`] must be called at the latest.
     pub fn deadline(&self) -> Option<Instant> {
-        let timers = [self.gates.timers.first(), self.leases.waits.first(), self.host_timers.first()];
+        let timers = [self.gates.first_timer(), self.leases.waits.first(), self.host_timers.first()];
         let timers =
             timers.into_iter().chain([self.reservations.timers.first(), self.origins.timers.first()]);
         let demand = self.wants_candidates().then_some(self.demand.not_before()).flatten();
@@ -346,9 +351,8 @@ impl Scheduler {
 
     /// When the next send is taken back, unless a spider says something of it first.
     pub fn lease_deadline(&self) -> Option<Instant> {
-        let silent = self.leases.most_silent().map(|(_, since)| since + self.config.status_timeout);
-        let oldest = self.leases.oldest().zip(self.config.lease_max).map(|((_, at), max)| at + max);
-        [silent, oldest].into_iter().flatten().min()
+        let silent = self.leases.most_silent().map(|(_, since)| since + self.silence_max());
+        silent.into_iter().chain(self.leases.lives.first()).min()
     }
 
     /// Time has passed. Everything that was received by `now` must have been handled before: a status
@@ -365,7 +369,7 @@ impl Scheduler {
         while let Some(host) = self.origins.timers.pop_due(now) {
             self.handle_origin_timer(now, host);
         }
-        while let Some((gate, opened)) = self.gates.timers.pop_due_at(now) {
+        while let Some((gate, opened)) = self.gates.pop_due(now) {
             self.settle_opened(now, gate, Some(opened));
         }
         self.sweep(now);

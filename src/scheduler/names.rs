@@ -247,7 +247,7 @@ impl Scheduler {
     }
 
     fn move_to(&mut self, now: Instant, host: HostId, ip: Option<IpId>) {
-        let pending = self.hosts[host].pending() as u64;
+        let pending = self.hosts[host].pending() as u32;
         if let Some(old) = self.hosts[host].ip {
             self.ip_links.remove(&mut self.ips[old].hosts, host);
             self.ips[old].host_count -= 1;
@@ -285,7 +285,7 @@ impl Scheduler {
         let Some(Wait::Gate(gate)) = self.hosts[host].slot().map(|slot| self.slots[slot].wait) else {
             return;
         };
-        let at_ip = matches!(self.gates[gate].owner, GateOwner::Ip(_));
+        let at_ip = matches!(self.gates[gate].owner(), GateOwner::Ip(_));
         let Record::Known { expires, .. } = self.hosts[host].record else { return };
         if at_ip && expires != Instant::FAR && self.hosts[host].question == Question::No {
             self.host_timers.set(host, expires.max(now));
@@ -299,7 +299,7 @@ impl Scheduler {
         let pace = if self.groups.is_exempt(address) { Pace::FREE } else { self.config.ip };
         let gate = self.gates.add(GateOwner::Ip(IpId::from_index(0)), pace);
         let ip = self.ips.add(address, gate);
-        self.gates[gate].owner = GateOwner::Ip(ip);
+        self.gates[gate].set_owner(GateOwner::Ip(ip));
         self.idle_ip_links.push_back(&mut self.idle_ips, ip);
         self.restore_ip(now, ip);
         ip

@@ -8,8 +8,10 @@
 //! pause, not a block. A delay only ever raises a gap: it never undercuts the settings or robots.txt.
 
 use super::Scheduler;
+use super::claims::ClaimState;
 use super::hosts::Place;
 use crate::ids::HostId;
+pub use crate::order::{Order, Standing};
 use crate::time::{Duration, Instant};
 use hashbrown::HashMap;
 use indexmap::IndexMap;
@@ -17,30 +19,6 @@ use thiserror::Error;
 
 /// Hosts that may have an order at the same time.
 pub const ORDERS_MAX: usize = 1_000_000;
-
-/// What an operator says of a host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Order {
-    /// Nothing is sent until it is resumed.
-    Pause,
-    /// The pause is over.
-    Resume,
-    /// Nothing is sent for this long.
-    Block(Duration),
-    /// Two sends are at least this far apart; zero is no order any more.
-    Delay(Duration),
-}
-
-/// What is ordered for a host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Standing {
-    /// Nothing is sent until it is resumed.
-    pub paused: bool,
-    /// Nothing is sent for this long.
-    pub blocked_for: Duration,
-    /// Two sends are at least this far apart.
-    pub delay: Duration,
-}
 
 /// As many hosts as possible have orders already; nothing was changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
@@ -119,6 +97,13 @@ impl Orders {
         Ok(self.stops.swap_remove(name).is_some())
     }
 
+    /// All that is ordered, instead of what was.
+    fn replace(&mut self, now: Instant, name: &str, standing: Standing) {
+        self.stops.swap_remove(name);
+        self.delays.remove(name);
+        self.restore(now, name, standing);
+    }
+
     /// What was ordered in an earlier life.
     pub(super) fn restore(&mut self, now: Instant, name: &str, standing: Standing) {
         let stop = Stop { paused: standing.paused, blocked_until: now + standing.blocked_for };
@@ -157,14 +142,43 @@ impl Scheduler {
         }
         self.note_order(name);
         if let Some(host) = self.hosts.find(name) {
-            self.obey_orders(now, host);
-            // What it waited for may be over.
-            self.unbench(now, host);
-            if self.hosts[host].has_work() {
-                self.look_at(now, host);
-            }
+            self.obey_new_orders(now, host);
         }
         Ok(self.orders.standing(now, name))
+    }
+
+    fn obey_new_orders(&mut self, now: Instant, host: HostId) {
+        self.obey_orders(now, host);
+        // What it waited for may be over.
+        self.unbench(now, host);
+        if self.hosts[host].has_work() {
+            self.look_at(now, host);
+        }
+    }
+
+    /// What operators have ordered, here or elsewhere, for a host that is ours or about to be. Of others nothing is kept:
+    /// it comes with the claim.
+    pub(super) fn handle_ordered(&mut self, now: Instant, name: &str, standing: Standing) {
+        let Some(host) = self.hosts.find(name) else { return };
+        if self.claims.of(self.hosts[host].gate).state == ClaimState::No
+            || self.orders.standing(now, name) == standing
+        {
+            return;
+        }
+        self.orders.replace(now, name, standing);
+        self.demand.handle_change();
+        self.obey_new_orders(now, host);
+    }
+
+    /// The host is not ours any more, and neither are its orders.
+    pub(super) fn forget_orders(&mut self, now: Instant, host: HostId) {
+        let name = &self.hosts[host].name;
+        if self.orders.stops.contains_key(name) || self.orders.delays.contains_key(name) {
+            let name = name.clone();
+            self.orders.replace(now, &name, Standing::default());
+            self.demand.handle_change();
+            self.obey_orders(now, host);
+        }
     }
 
     /// Stops all sends, or lets them go on. Whatever waits for its turn stays where it is meanwhile.

@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_host_with_countless_origins_is_remembered_by_the_last_ones_and_those_that_are_asked() {
-        let (mut origins, host) = (Origins::default(), HostId(3));
+        let (mut origins, host) = (Origins::default(), HostId::new(3));
         let port = |port: u16| OriginKey { secure: false, port };
         origins.set_ask(host, port(0), Ask::Wanted);
         for n in 1..1000 {
@@ -343,7 +343,7 @@ mod tests {
 
     #[test]
     fn rules_count_as_long_as_they_should_at_both_ends() {
-        let (mut origins, host, key) = (Origins::default(), HostId(0), key("http://a.example/"));
+        let (mut origins, host, key) = (Origins::default(), HostId::new(0), key("http://a.example/"));
         let day = Instant::ZERO + LIFETIME;
         let before = |at: Instant| Instant::from_micros(at.as_micros() - 1);
         origins.set_rules(Instant::ZERO, host, key, Rules::everything_allowed(), LIFETIME);

@@ -116,7 +116,7 @@ impl Scheduler {
 
     /// Whether robots.txt means something to us on this host.
     pub(super) fn obeys(&self, host: HostId) -> bool {
-        let group = self.hosts[host].group.map(|gate| self.gates[gate].owner);
+        let group = self.hosts[host].group.map(|gate| self.gates[gate].owner());
         let said = match group {
             Some(GateOwner::Group(number)) => {
                 self.config.groups[number as usize - self.config.aliases.len()].robots
@@ -405,12 +405,13 @@ impl Scheduler {
         let robots = self.origins.get(host).map(|entry| entry.delay(self.config.crawl_delay_max));
         let gate = self.hosts[host].gate;
         let ordered = self.orders.delay_of(&self.hosts[host].name);
-        let before = self.gates[gate].owes_until();
+        let (before, gap) = (self.gates[gate].owes_until(), self.gates[gate].gap());
         self.gates[gate].set_gap(self.config.host.gap.max(robots.unwrap_or_default()).max(ordered));
         if before > now {
             self.note(gate);
         }
         self.note_if_long(now, gate);
+        self.note_gap_change(now, gate, gap);
         let lines = self.hosts[host].slot().into_iter().flat_map(|slot| self.slots.leases_of(slot));
         if lines.into_iter().any(|lease| matches!(self.leases[lease].state, LeaseState::Unwritten(_))) {
             self.gates[gate].await_write();

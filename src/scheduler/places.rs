@@ -176,7 +176,7 @@ impl Scheduler {
 
     pub(super) fn leave_slot(&mut self, slot: SlotId, host: HostId) {
         self.in_slots -= self.share_in_slot(host);
-        if let Some(spider) = self.slots[slot].spider.and_then(|id| self.spiders.get_mut(id)) {
+        if let Some(spider) = self.spiders.get_mut(self.slots[slot].spider) {
             spider.hosts -= 1;
         }
         self.slots.unbind(slot);
@@ -220,8 +220,8 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn add_pending_on(&mut self, ip: IpId, count: u64) {
-        let max = u64::from(self.config.ip_max_urls);
+    pub(super) fn add_pending_on(&mut self, ip: IpId, count: u32) {
+        let max = self.config.ip_max_urls;
         let entry = &mut self.ips[ip];
         entry.pending += count;
         if max > 0 && entry.pending > max && !entry.crowded {
@@ -230,8 +230,8 @@ impl Scheduler {
         }
     }
 
-    pub(super) fn drop_pending_on(&mut self, ip: IpId, count: u64) {
-        let max = u64::from(self.config.ip_max_urls);
+    pub(super) fn drop_pending_on(&mut self, ip: IpId, count: u32) {
+        let max = self.config.ip_max_urls;
         let entry = &mut self.ips[ip];
         entry.pending -= count;
         if entry.crowded && entry.pending <= max {

@@ -16,7 +16,7 @@ use super::status::{is_refusal, went_well};
 use super::table::Table;
 use super::timers::Timers;
 use crate::document::{Done, FailReason};
-use crate::ids::{DocId, GateId, HostId, LeaseId, SlotId};
+use crate::ids::{DocId, GateId, HostId, LeaseId, ReservationId, SlotId};
 use crate::time::{Duration, Instant};
 use hashbrown::HashMap;
 use std::fmt;
@@ -67,10 +67,6 @@ pub enum ReleaseError {
     #[error("document {0} is not part of this reservation")]
     NotPart(DocId),
 }
-
-/// A reservation's place in the table; used again after its end.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct ReservationId(pub(super) u32);
 
 pub(super) struct Reservation {
     pub(super) token: Token,
@@ -184,9 +180,14 @@ impl Scheduler {
         at.since(now)
     }
 
-    /// A worker needs longer: how long it has from now on; `None` if there is no such reservation.
+    /// A worker needs longer: how long it has from now on; `None` if there is no such reservation. It gets no more time
+    /// while it is not known whether the host is still ours.
     pub fn handle_renewed(&mut self, now: Instant, token: Token) -> Option<Duration> {
         let id = self.reservations.by_token.get(&token).copied()?;
+        let host = self.reservations.table[id].host;
+        if self.claims.have_lapsed(now) || self.claims.is_leaving(host) {
+            return self.reservations.timers.at(id).map(|at| at.since(now));
+        }
         Some(self.restart_reservation(now, id))
     }
 

@@ -10,6 +10,9 @@ use crate::time::Instant;
 use crate::url::Tail;
 use std::net::IpAddr;
 
+/// URLs that are looked at together before they are sent one by one.
+const APPROACHED: usize = 16;
+
 /// A line for a spider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Work<'a> {
@@ -35,6 +38,7 @@ impl Scheduler {
         if self.orders.all_paused || !self.spiders.any_room() {
             return None;
         }
+        self.approach_ready();
         while let Some(slot) = self.slots.ready.front::<SlotId>() {
             let host = self.slots[slot].host?;
             if !self.may_go(now, slot, host, Step::Send) {
@@ -47,6 +51,21 @@ impl Scheduler {
             return self.work(lease);
         }
         None
+    }
+
+    /// Looks at the next few URLs that may go, every few calls. They lie far apart, and are had sooner together.
+    fn approach_ready(&mut self) {
+        if self.approached > 0 {
+            self.approached -= 1;
+            return;
+        }
+        let next = self.slots.line(&self.slots.ready).take(APPROACHED);
+        let hosts = next.filter_map(|slot| self.slots[slot].host);
+        let seen = hosts.fold((0, 0), |(count, seen), host| {
+            (count + 1, seen ^ self.store.approach(&self.hosts[host].urls))
+        });
+        std::hint::black_box(self.leases.approach_buffers(APPROACHED));
+        (self.approached, _) = std::hint::black_box(seen);
     }
 
     pub(super) fn may_go(&mut self, now: Instant, slot: SlotId, host: HostId, step: Step) -> bool {
@@ -99,11 +118,11 @@ impl Scheduler {
     }
 
     fn stay_with(&mut self, slot: SlotId, spider: SpiderId) {
-        let before = self.slots[slot].spider.replace(spider);
-        if before == Some(spider) {
+        let before = std::mem::replace(&mut self.slots[slot].spider, spider);
+        if before == spider {
             return;
         }
-        if let Some(before) = before.and_then(|id| self.spiders.get_mut(id)) {
+        if let Some(before) = self.spiders.get_mut(before) {
             before.hosts -= 1;
         }
         if let Some(spider) = self.spiders.get_mut(spider) {
@@ -164,11 +183,13 @@ impl Scheduler {
             {
                 return;
             }
-            return self.wait_at(now, slot, gate);
+            self.slots.wait_at(&mut self.gates, gate, slot);
+            self.settle_closed(now, gate, closed);
+            return self.refresh_in_line(now, host);
         }
         match self.first_owed(slot, gates) {
-            Some(gate) => self.wait_at(now, slot, gate),
-            None => self.line_up(slot, Some(step), MayGo { since: now, by_clock: false }),
+            Some(gate) => self.wait_at(now, slot, host, gate),
+            None => self.line_up(slot, Some(step), MayGo::since(now, false)),
         }
     }
 
@@ -191,12 +212,10 @@ impl Scheduler {
         }
     }
 
-    fn wait_at(&mut self, now: Instant, slot: SlotId, gate: GateId) {
+    fn wait_at(&mut self, now: Instant, slot: SlotId, host: HostId, gate: GateId) {
         self.slots.wait_at(&mut self.gates, gate, slot);
         self.settle(now, gate);
-        if let Some(host) = self.slots[slot].host {
-            self.refresh_in_line(now, host);
-        }
+        self.refresh_in_line(now, host);
     }
 
     /// Wakes the first waiter of an open gate, or sets the timer of one that opens by time. Must be called
@@ -209,7 +228,7 @@ impl Scheduler {
     pub(super) fn settle_opened(&mut self, now: Instant, gate: GateId, opened: Option<Instant>) {
         let entry = &self.gates[gate];
         let Some(first) = entry.waiters.front::<SlotId>() else {
-            return self.gates.timers.cancel(gate);
+            return self.gates.cancel_timer(gate);
         };
         match self.closed(now, gate) {
             None if entry.woken.is_some() => {}
@@ -217,16 +236,29 @@ impl Scheduler {
                 self.gates[gate].woken = Some(first);
                 self.slots.park(&mut self.gates, first);
                 self.slots[first].woken_by = Some(gate);
-                let opened = opened.or_else(|| self.gates.timers.at(gate).filter(|&at| at <= now));
+                let opened = opened.or_else(|| self.gates.timer(gate).filter(|&at| at <= now));
                 let since = opened.map_or(now, |at| at.max(self.gates[gate].opened_at()).min(now));
-                let may_go = MayGo { since, by_clock: opened.is_some() };
+                let may_go = MayGo::since(since, opened.is_some());
                 let step = self.slots[first].host.and_then(|host| self.next_step(now, host));
                 self.line_up(first, step, may_go);
             }
-            Some(Closed::Until(at, _)) => self.gates.timers.set(gate, at),
-            Some(Closed::Full | Closed::Writing | Closed::Claim) => self.gates.timers.cancel(gate),
-            Some(Closed::OnTrial) => {
-                if let GateOwner::Ip(ip) = entry.owner {
+            Some(closed) => self.settle_closed(now, gate, closed),
+        }
+    }
+
+    /// The same, for a gate that somebody waits at and that is closed.
+    fn settle_closed(&mut self, now: Instant, gate: GateId, closed: Closed) {
+        match closed {
+            Closed::Until(at, _) => self.gates.set_timer(gate, at),
+            Closed::Full | Closed::Writing => self.gates.cancel_timer(gate),
+            Closed::Claim => {
+                self.gates.cancel_timer(gate);
+                if let Some(first) = self.gates[gate].waiters.front() {
+                    self.wake_claims(now, gate, first);
+                }
+            }
+            Closed::OnTrial => {
+                if let GateOwner::Ip(ip) = self.gates[gate].owner() {
                     self.want_probe(ip);
                 }
             }
@@ -261,9 +293,9 @@ impl Scheduler {
             entry.first_unwritten = self.leases.links.next(lease);
             let LeaseState::Unwritten(flight) = self.leases[lease].state else { return };
             self.leases.start_clocks(now, lease, flight);
-            let delay = now.since(flight.may_go.since);
+            let delay = now.since(flight.may_go.instant());
             self.timings.send_delay.observe(delay);
-            if flight.may_go.by_clock {
+            if flight.may_go.by_clock() {
                 self.timings.gap_error.observe(delay);
             }
             for gate in flight.gates.iter() {

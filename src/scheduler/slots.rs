@@ -2,6 +2,7 @@
 
 use super::gates::{GateOwner, Gates};
 use super::lists::{Links, List};
+use super::spiders::NOBODY;
 use super::table::Key;
 use crate::ids::{GateId, HostId, LeaseId, SlotId, SpiderId, TransId};
 use crate::time::Instant;
@@ -14,19 +15,31 @@ pub(super) struct Slot {
     pub(super) woken_by: Option<GateId>,
     /// Since when it wants to send: whoever has waited longer goes first, at whatever gate.
     pub(super) ticket: u64,
-    /// The spider that serves its host.
-    pub(super) spider: Option<SpiderId>,
+    /// The spider that serves its host, or nobody.
+    pub(super) spider: SpiderId,
     /// Since when it may send, while it is in the ready line.
     pub(super) may_go: MayGo,
     free_cell: u32,
 }
 
-/// Since when something may be sent.
+const _: () = assert!(size_of::<Slot>() <= 48);
+
+/// Since when something may be sent, and whether a gate's clock has let it in: in the lowest bit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct MayGo {
-    pub(super) since: Instant,
-    /// A gate's clock has let it in.
-    pub(super) by_clock: bool,
+pub(super) struct MayGo(u64);
+
+impl MayGo {
+    pub(super) fn since(since: Instant, by_clock: bool) -> MayGo {
+        MayGo(since.as_micros() << 1 | u64::from(by_clock))
+    }
+
+    pub(super) fn instant(self) -> Instant {
+        Instant::from_micros(self.0 >> 1)
+    }
+
+    pub(super) fn by_clock(self) -> bool {
+        self.0 & 1 == 1
+    }
 }
 
 impl Slot {
@@ -77,14 +90,27 @@ impl Lines {
     }
 }
 
-/// What an active cell holds.
+/// What an active cell holds: the number of a lease, or, with the highest bit, the next free cell.
 #[derive(Clone, Copy)]
-enum Cell {
-    Free { next: u32 },
-    Used(LeaseId),
-}
+struct Cell(u32);
 
-const NO_CELL: u32 = u32::MAX;
+const FREE: u32 = 1 << 31;
+const NO_CELL: u32 = FREE - 1;
+
+impl Cell {
+    fn free(next: u32) -> Cell {
+        Cell(FREE | next)
+    }
+
+    fn lease(self) -> Option<LeaseId> {
+        (self.0 & FREE == 0).then(|| LeaseId::new(self.0))
+    }
+
+    /// The next free cell, for one that is free.
+    fn next(self) -> u32 {
+        self.0 & !FREE
+    }
+}
 
 /// All slots. They come into being with the first host that needs them.
 pub(super) struct Slots {
@@ -148,12 +174,11 @@ impl Slots {
             wait: Wait::Parked,
             woken_by: None,
             ticket: 0,
-            spider: None,
+            spider: NOBODY,
             may_go: MayGo::default(),
             free_cell: 0,
         });
-        let chain = (1..self.cells_per_slot).map(|next| Cell::Free { next });
-        self.cells.extend(chain.chain([Cell::Free { next: NO_CELL }]));
+        self.cells.extend((1..self.cells_per_slot).chain([NO_CELL]).map(Cell::free));
         self.draw_ticket(slot);
         Some(slot)
     }
@@ -168,7 +193,7 @@ impl Slots {
     pub(super) fn unbind(&mut self, slot: SlotId) {
         debug_assert_eq!(self[slot].wait, Wait::Parked);
         self[slot].host = None;
-        self[slot].spider = None;
+        self[slot].spider = NOBODY;
         self.free.push(slot);
     }
 
@@ -177,19 +202,18 @@ impl Slots {
         let cell = self[slot].free_cell;
         debug_assert_ne!(cell, NO_CELL, "the host's gate allows no more than there are cells");
         let index = self.cell_index(slot, cell);
-        if let Cell::Free { next } = std::mem::replace(&mut self.cells[index], Cell::Used(lease)) {
-            self[slot].free_cell = next;
-        }
+        let free = std::mem::replace(&mut self.cells[index], Cell(lease.number()));
+        self[slot].free_cell = free.next();
         self.generation = self.generation.wrapping_add(1);
         let name = (self.generation << self.cell_bits | u64::from(cell)) << self.slot_bits;
-        TransId(name | u64::from(slot.0))
+        TransId(name | u64::from(slot.number()))
     }
 
     /// Frees the cell that `trans` names.
     pub(super) fn free_cell(&mut self, trans: TransId) {
         let (slot, cell) = self.parts(trans);
         let index = self.cell_index(slot, cell);
-        self.cells[index] = Cell::Free { next: self[slot].free_cell };
+        self.cells[index] = Cell::free(self[slot].free_cell);
         self[slot].free_cell = cell;
     }
 
@@ -199,25 +223,18 @@ impl Slots {
         if slot.index() >= self.slots.len() || cell >= self.cells_per_slot {
             return None;
         }
-        match self.cells[self.cell_index(slot, cell)] {
-            Cell::Used(lease) => Some(lease),
-            Cell::Free { .. } => None,
-        }
+        self.cells[self.cell_index(slot, cell)].lease()
     }
 
     /// The leases in the cells of `slot`.
     pub(super) fn leases_in(&self, slot: SlotId) -> impl Iterator<Item = LeaseId> + '_ {
-        let cells = (0..self.cells_per_slot).map(move |cell| self.cells[self.cell_index(slot, cell)]);
-        cells.filter_map(|cell| match cell {
-            Cell::Used(lease) => Some(lease),
-            Cell::Free { .. } => None,
-        })
+        (0..self.cells_per_slot).filter_map(move |cell| self.cells[self.cell_index(slot, cell)].lease())
     }
 
     fn parts(&self, trans: TransId) -> (SlotId, u32) {
         let slot = trans.0 & ((1 << self.slot_bits) - 1);
         let cell = (trans.0 >> self.slot_bits) & ((1 << self.cell_bits) - 1);
-        (SlotId(slot as u32), cell as u32)
+        (SlotId::new(slot as u32), cell as u32)
     }
 
     fn cell_index(&self, slot: SlotId, cell: u32) -> usize {
@@ -246,7 +263,7 @@ impl Slots {
     pub(super) fn wait_at(&mut self, gates: &mut Gates, gate: GateId, slot: SlotId) {
         debug_assert_eq!(self[slot].wait, Wait::Parked);
         self[slot].wait = Wait::Gate(gate);
-        *self.lines.at(gates[gate].owner) += 1;
+        *self.lines.at(gates[gate].owner()) += 1;
         let line = &mut gates[gate].waiters;
         if line.front().is_some_and(|first| self[slot].ticket < self[first].ticket) {
             self.waiting.push_front(line, slot);
@@ -268,7 +285,7 @@ impl Slots {
                 self.waiting.remove(&mut self.to_fetch, slot);
             }
             Wait::Gate(gate) => {
-                *self.lines.at(gates[gate].owner) -= 1;
+                *self.lines.at(gates[gate].owner()) -= 1;
                 self.waiting.remove(&mut gates[gate].waiters, slot);
             }
         }
@@ -291,10 +308,7 @@ impl Slots {
     pub(super) fn leases_of(&self, slot: SlotId) -> impl Iterator<Item = LeaseId> {
         let start = self.cell_index(slot, 0);
         let cells = &self.cells[start..start + self.cells_per_slot as usize];
-        cells.iter().filter_map(|cell| match cell {
-            Cell::Used(lease) => Some(*lease),
-            Cell::Free { .. } => None,
-        })
+        cells.iter().filter_map(|cell| cell.lease())
     }
 }
 
@@ -327,12 +341,12 @@ mod tests {
             let mut slots = Slots::new(count, cells, 5);
             let mut seen = std::collections::HashSet::new();
             for round in 0..20 {
-                let slot = slots.bind(HostId(round)).expect("free");
+                let slot = slots.bind(HostId::new(round)).expect("free");
                 let names: Vec<TransId> =
-                    (0..cells).map(|cell| slots.use_cell(slot, LeaseId(cell))).collect();
+                    (0..cells).map(|cell| slots.use_cell(slot, LeaseId::new(cell))).collect();
                 for (cell, &name) in (0..cells).zip(&names) {
                     assert_eq!(slots.parts(name).0, slot);
-                    assert_eq!(slots.lease_at(name), Some(LeaseId(cell)));
+                    assert_eq!(slots.lease_at(name), Some(LeaseId::new(cell)));
                     assert!(seen.insert(name), "{name:?} given twice");
                 }
                 names.iter().for_each(|&name| slots.free_cell(name));
@@ -345,7 +359,7 @@ mod tests {
     #[test]
     fn names_from_outside_are_bounds_checked() {
         let mut slots = Slots::new(1000, 3, 0);
-        slots.bind(HostId(0));
+        slots.bind(HostId::new(0));
         for name in [0, 1, 999, 1023, 1024, u64::MAX, 3 << 10, 1 << 63] {
             assert_eq!(slots.lease_at(TransId(name)), None);
         }
@@ -355,10 +369,10 @@ mod tests {
     fn there_are_no_more_slots_than_counted() {
         let mut slots = Slots::new(2, 1, 0);
         assert_eq!(slots.free_count(), 2);
-        let first = slots.bind(HostId(0));
-        assert!(first.is_some() && slots.bind(HostId(1)).is_some());
-        assert_eq!((slots.bind(HostId(2)), slots.free_count()), (None, 0));
+        let first = slots.bind(HostId::new(0));
+        assert!(first.is_some() && slots.bind(HostId::new(1)).is_some());
+        assert_eq!((slots.bind(HostId::new(2)), slots.free_count()), (None, 0));
         slots.unbind(first.expect("bound"));
-        assert_eq!(slots.bind(HostId(3)), first);
+        assert_eq!(slots.bind(HostId::new(3)), first);
     }
 }

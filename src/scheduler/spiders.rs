@@ -3,7 +3,6 @@
 use super::lists::List;
 use crate::ids::{LeaseId, SpiderId};
 use crate::time::Instant;
-use indexmap::IndexMap;
 
 /// No connection: they are numbered from one.
 pub(super) const NOBODY: SpiderId = SpiderId(0);
@@ -41,10 +40,14 @@ impl Spider {
     }
 }
 
+/// Bits of an id that tell its place among the spiders. The others count those that ever were.
+const PLACE_BITS: u32 = 20;
+
 /// All spiders, in order of arrival but for those that took a gone one's place.
 #[derive(Default)]
 pub(super) struct Spiders {
-    map: IndexMap<SpiderId, Spider, hashbrown::DefaultHashBuilder>,
+    places: Vec<Option<(SpiderId, Spider)>>,
+    len: usize,
     window: Option<u32>,
     last: u64,
     /// All that newcomers are still owed.
@@ -57,47 +60,60 @@ impl Spiders {
     }
 
     pub(super) fn len(&self) -> usize {
-        self.map.len()
+        self.len
     }
 
     /// Adds a spider, which may take its share of `hosts` from the others.
     pub(super) fn add(&mut self, hosts: usize) -> SpiderId {
+        let place = self.places.iter().position(Option::is_none).unwrap_or(self.places.len());
         self.last += 1;
-        let id = SpiderId(self.last);
-        let share = (hosts / (self.map.len() + 1)) as u32;
+        let id = SpiderId(self.last << PLACE_BITS | place as u64);
+        let share = (hosts / (self.len + 1)) as u32;
+        self.len += 1;
         self.shares += share;
-        self.map.insert(id, Spider { share, ..Spider::default() });
+        let spider = Some((id, Spider { share, ..Spider::default() }));
+        match self.places.get_mut(place) {
+            Some(free) => *free = spider,
+            None => self.places.push(spider),
+        }
         id
     }
 
     pub(super) fn remove(&mut self, id: SpiderId) -> Option<Spider> {
-        let spider = self.map.swap_remove(&id)?;
+        let (_, spider) = self.places.get_mut(place(id))?.take_if(|(its, _)| *its == id)?;
+        self.len -= 1;
         self.shares -= spider.share;
         Some(spider)
     }
 
+    pub(super) fn get(&self, id: SpiderId) -> Option<&Spider> {
+        let (its, spider) = self.places.get(place(id))?.as_ref()?;
+        (*its == id).then_some(spider)
+    }
+
     pub(super) fn get_mut(&mut self, id: SpiderId) -> Option<&mut Spider> {
-        self.map.get_mut(&id)
+        let (its, spider) = self.places.get_mut(place(id))?.as_mut()?;
+        (*its == id).then_some(spider)
     }
 
     pub(super) fn any_room(&self) -> bool {
-        self.map.values().any(|spider| spider.has_room(self.window))
+        self.iter().any(|(_, spider)| spider.has_room(self.window))
     }
 
     /// The spider for a host that has been with `home` so far: the same while it has room, unless a
     /// newcomer with fewer hosts is owed a share; else the one with the fewest hosts. One that has gone
     /// silent only if there is no other.
-    pub(super) fn pick(&mut self, now: Instant, home: Option<SpiderId>) -> Option<SpiderId> {
-        if let Some((&id, at_home)) = home.and_then(|id| self.map.get_key_value(&id))
+    pub(super) fn pick(&mut self, now: Instant, home: SpiderId) -> Option<SpiderId> {
+        if let Some(at_home) = self.get(home)
             && at_home.has_room(self.window)
             && !at_home.is_silent(now)
         {
             let hosts = at_home.hosts;
-            return Some(self.newcomer(now, hosts).unwrap_or(id));
+            return Some(self.newcomer(now, hosts).unwrap_or(home));
         }
-        let room = self.map.iter().filter(|(_, spider)| spider.has_room(self.window));
+        let room = self.iter().filter(|(_, spider)| spider.has_room(self.window));
         room.min_by_key(|(_, spider)| (spider.is_silent(now), spider.hosts, spider.in_flight))
-            .map(|(&id, _)| id)
+            .map(|(id, _)| id)
     }
 
     fn newcomer(&mut self, now: Instant, hosts_at_home: u32) -> Option<SpiderId> {
@@ -107,13 +123,17 @@ impl Spiders {
         let window = self.window;
         let fit = |spider: &Spider| spider.has_room(window) && !spider.is_silent(now);
         let owed = |spider: &Spider| spider.share > 0 && spider.hosts + 1 < hosts_at_home && fit(spider);
-        let (&id, spider) = self.map.iter_mut().find(|(_, spider)| owed(spider))?;
+        let (id, spider) = self.places.iter_mut().flatten().find(|(_, spider)| owed(spider))?;
         spider.share -= 1;
         self.shares -= 1;
-        Some(id)
+        Some(*id)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (SpiderId, &Spider)> {
-        self.map.iter().map(|(&id, spider)| (id, spider))
+        self.places.iter().flatten().map(|(id, spider)| (*id, spider))
     }
+}
+
+fn place(id: SpiderId) -> usize {
+    (id.0 & ((1 << PLACE_BITS) - 1)) as usize
 }

@@ -1,7 +1,7 @@
 //! What spiders say, and what their silence says.
 
 use super::Scheduler;
-use super::gates::GateOwner;
+use super::gates::{Gate, GateOwner};
 use super::leases::{Flight, GateSet, LeaseState};
 use crate::document::{Done, End, FailReason, Outcome};
 use crate::ids::{IpId, LeaseId, SpiderId, TransId};
@@ -39,6 +39,17 @@ impl Scheduler {
     /// The next `lines` lines for `spider` have been written to its socket: their clocks start.
     pub fn handle_written(&mut self, now: Instant, spider: SpiderId, lines: usize) {
         self.start_clocks(now, spider, lines);
+    }
+
+    /// Looks at all that the ends of these fetches will need. It lies far apart, and is had sooner together.
+    pub fn approach(&self, sends: impl Iterator<Item = TransId>) {
+        let seen = sends.filter_map(|trans| self.slots.lease_at(trans)).fold(0, |seen, lease| {
+            let lease = &self.leases[lease];
+            let Some(flight) = lease.flight() else { return seen };
+            let gates = self.gates[flight.gates.host].in_flight ^ self.gates[flight.gates.ip].in_flight;
+            seen ^ gates ^ self.hosts[lease.host].in_flight ^ self.ips[flight.ip].host_count
+        });
+        std::hint::black_box(seen);
     }
 
     /// A spider has ended a fetch. False if it has no such send in flight; then nothing changes.
@@ -86,7 +97,7 @@ impl Scheduler {
     pub fn handle_working(&mut self, now: Instant, spider: SpiderId, trans: TransId) -> bool {
         self.trust(now, spider);
         match self.find(spider, trans) {
-            Some((lease, ..)) => self.leases.restart_status_clock(now, lease),
+            Some((lease, ..)) => self.leases.restart_status_clock(now, lease, self.config.lease_max),
             None => {
                 self.counters.stale_status += 1;
                 return false;
@@ -124,14 +135,18 @@ impl Scheduler {
 
     /// Takes back what nothing was said of for too long, and what has lasted too long.
     pub(super) fn expire_leases(&mut self, now: Instant) {
-        let timeout = self.config.status_timeout;
+        let timeout = self.silence_max();
         while let Some((lease, _)) = self.leases.most_silent().filter(|&(_, since)| since + timeout <= now) {
             self.expire(now, lease);
         }
-        let Some(max) = self.config.lease_max else { return };
-        while let Some((lease, _)) = self.leases.oldest().filter(|&(_, at)| at + max <= now) {
+        while let Some(lease) = self.leases.lives.pop_due(now) {
             self.expire(now, lease);
         }
+    }
+
+    /// Longest silence about a send: a life that is shorter than that ends in silence, too.
+    pub(super) fn silence_max(&self) -> Duration {
+        self.config.lease_max.map_or(self.config.status_timeout, |max| max.min(self.config.status_timeout))
     }
 
     fn expire(&mut self, now: Instant, lease: LeaseId) {
@@ -208,7 +223,7 @@ impl Scheduler {
                 self.settle(now, gate);
             }
         }
-        if let Some(&GateOwner::Host(host)) = self.gates.table.get(gates.host).map(|gate| &gate.owner) {
+        if let Some(GateOwner::Host(host)) = self.gates.table.get(gates.host).map(Gate::owner) {
             self.give_way(now, host);
         }
     }

@@ -1,7 +1,6 @@
 //! Dense tables that are indexed by their own id type.
 
-use super::reservations::ReservationId;
-use crate::ids::{GateId, HostId, IpId, LeaseId, SlotId};
+use crate::ids::{GateId, HostId, IpId, LeaseId, ReservationId, SlotId};
 use slab::Slab;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
@@ -16,10 +15,10 @@ macro_rules! key {
     ($($id:ident)*) => {$(
         impl Key for $id {
             fn from_index(index: usize) -> Self {
-                $id(index as u32)
+                $id::new(index as u32)
             }
             fn index(self) -> usize {
-                self.0 as usize
+                self.number() as usize
             }
         }
     )*};

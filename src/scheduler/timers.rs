@@ -156,31 +156,31 @@ mod tests {
                 0 | 1 => {
                     model.retain(|&(_, other)| other != id);
                     model.insert((at, id));
-                    timers.set(GateId(id), at);
+                    timers.set(GateId::new(id), at);
                 }
                 2 => {
                     model.retain(|&(_, other)| other != id);
-                    timers.cancel(GateId(id));
+                    timers.cancel(GateId::new(id));
                 }
                 _ => {
                     now = at;
                     while let Some(fired) = timers.pop_due(now) {
                         let first = model.pop_first().expect("the model has it too");
-                        assert_eq!(first.1, fired.0);
+                        assert_eq!(first.1, fired.number());
                         assert!(first.0 <= now, "early");
                     }
                 }
             }
             assert_eq!(timers.first(), model.first().map(|&(at, _)| at));
-            assert_eq!(timers.at(GateId(id)), model.iter().find(|e| e.1 == id).map(|e| e.0));
+            assert_eq!(timers.at(GateId::new(id)), model.iter().find(|e| e.1 == id).map(|e| e.0));
         }
     }
 
     #[test]
     fn far_is_never() {
         let mut timers = Timers::<GateId>::default();
-        timers.set(GateId(3), Instant::ZERO);
-        timers.set(GateId(3), Instant::FAR);
+        timers.set(GateId::new(3), Instant::ZERO);
+        timers.set(GateId::new(3), Instant::FAR);
         assert_eq!((timers.first(), timers.pop_due(Instant::FAR)), (None, None));
     }
 }

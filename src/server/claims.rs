@@ -4,8 +4,59 @@
 use super::connection::ConnectionId;
 use super::hub::Hub;
 use crate::claim::ClaimNews;
+use crate::order::{Instruction, NotKept, Standing, Subject};
+use crate::scheduler::TooManyOrders;
+use hashbrown::HashMap;
+use tokio::sync::oneshot;
+
+/// Orders that the shared index is to keep, and who waits to hear of them. There are no more than HTTP clients.
+#[derive(Default)]
+pub(super) struct Instructions {
+    last: u64,
+    waiting: HashMap<u64, oneshot::Sender<Result<Standing, NotKept>>>,
+}
+
+impl Instructions {
+    pub(super) fn answer(&mut self, ticket: u64, result: Result<Standing, NotKept>) {
+        if let Some(reply) = self.waiting.remove(&ticket) {
+            // Whoever asked may be gone.
+            let _ = reply.send(result);
+        }
+    }
+}
+
+/// What an order comes to.
+pub(super) enum Obedience {
+    /// It holds, or there is no room for it.
+    Now(Result<Standing, TooManyOrders>),
+    /// It holds once the shared index has kept it; then all servers are told.
+    Later(oneshot::Receiver<Result<Standing, NotKept>>),
+}
 
 impl Hub {
+    /// Does what an operator says. With a shared index it is for all servers, and the index is told first: of two words
+    /// the later one counts, and only the index knows which that is.
+    pub(super) fn obey_operator(&mut self, subject: Subject) -> Obedience {
+        if self.scheduler.shares_its_index() {
+            let (reply, answer) = oneshot::channel();
+            self.instructions.last += 1;
+            let ticket = self.instructions.last;
+            self.instructions.waiting.insert(ticket, reply);
+            self.around.index.order(Instruction { ticket, subject });
+            return Obedience::Later(answer);
+        }
+        let now = self.now();
+        let result = match subject {
+            Subject::Host { host, order } => self.scheduler.handle_order(now, &host, order),
+            Subject::All { paused } => {
+                self.scheduler.handle_pause_all(paused);
+                Ok(Standing { paused, ..Standing::default() })
+            }
+        };
+        self.save_notes();
+        Obedience::Now(result)
+    }
+
     /// Hands on what the scheduler wants done. All reports have been handed on before.
     pub(super) fn mind_claims(&mut self) {
         let now = self.now();
@@ -26,7 +77,13 @@ impl Hub {
                     self.take_lines_back();
                     self.scheduler.handle_claim_news(now, news);
                 }
-                ClaimNews::Good { .. } | ClaimNews::Elsewhere { .. } | ClaimNews::WantedElsewhere(_) => {
+                ClaimNews::Obeyed { ticket, result } => self.instructions.answer(*ticket, *result),
+                ClaimNews::Good { .. }
+                | ClaimNews::Elsewhere { .. }
+                | ClaimNews::WantedElsewhere(_)
+                | ClaimNews::Ordered { .. }
+                | ClaimNews::PauseAll(_)
+                | ClaimNews::Held { .. } => {
                     self.scheduler.handle_claim_news(now, news);
                 }
             }

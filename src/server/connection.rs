@@ -3,7 +3,7 @@
 use crate::ids::SpiderId;
 use crate::scheduler::Work;
 use crate::wire::line::LINE_MAX;
-use crate::wire::{Command, CommandError, Line, LineDecoder, work};
+use crate::wire::{Command, CommandError, LineDecoder, LineRef, work};
 use bytes::{Buf, BytesMut};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -42,9 +42,7 @@ pub(super) struct Connection {
     pub(super) watcher: Option<AbortHandle>,
     /// Waits for room in the socket, and ends with the connection.
     pub(super) waiter: Option<AbortHandle>,
-    input: BytesMut,
-    decoder: LineDecoder,
-    bad_in_row: u32,
+    input: Input,
     output: BytesMut,
     /// Bytes ever written.
     written: u64,
@@ -85,9 +83,7 @@ impl Connection {
             _closed: closed,
             watcher: None,
             waiter: None,
-            input: BytesMut::new(),
-            decoder: LineDecoder::ascii(LINE_MAX),
-            bad_in_row: 0,
+            input: Input::default(),
             output: BytesMut::new(),
             written: 0,
             ends: VecDeque::new(),
@@ -96,8 +92,8 @@ impl Connection {
 
     /// Reads what is there, once.
     pub(super) fn read(&mut self) -> Read {
-        self.input.reserve(READ_MAX);
-        match self.stream.try_read_buf(&mut self.input) {
+        self.input.bytes.reserve(READ_MAX);
+        match self.stream.try_read_buf(&mut self.input.bytes) {
             Ok(0) => Read::Gone,
             Ok(_) => Read::More,
             Err(error) if error.kind() == ErrorKind::WouldBlock => Read::Empty,
@@ -106,15 +102,15 @@ impl Connection {
         }
     }
 
-    /// The next line that was read whole.
-    pub(super) fn next_line(&mut self) -> Option<Line> {
-        self.decoder.next_line(&mut self.input)
+    /// What was read, to be heard line by line and put back.
+    pub(super) fn take_input(&mut self) -> Input {
+        std::mem::take(&mut self.input)
     }
 
-    /// Keeps count of lines that were not understood; false when there were too many in a row.
-    pub(super) fn count_line(&mut self, understood: bool) -> bool {
-        self.bad_in_row = if understood { 0 } else { self.bad_in_row + 1 };
-        self.bad_in_row < BAD_LINES_MAX
+    /// Keeps what was not heard of it for the next time.
+    pub(super) fn put_back(&mut self, mut input: Input) {
+        input.bytes.advance(std::mem::take(&mut input.used));
+        self.input = input;
     }
 
     /// Puts a line of work into the buffer. False when the buffer is full now.
@@ -160,7 +156,11 @@ impl Connection {
                 Err(error) => return Err(error),
             }
         }
-        let whole = self.ends.iter().take_while(|&&end| end <= self.written).count();
+        let whole = if self.output.is_empty() {
+            self.ends.len()
+        } else {
+            self.ends.partition_point(|&end| end <= self.written)
+        };
         self.ends.drain(..whole);
         Ok(whole)
     }
@@ -173,14 +173,42 @@ impl Drop for Connection {
     }
 }
 
+/// What a connection has said and nobody has heard yet.
+pub(super) struct Input {
+    bytes: BytesMut,
+    /// How much of `bytes` was heard.
+    used: usize,
+    decoder: LineDecoder,
+    bad_in_row: u32,
+}
+
+impl Default for Input {
+    fn default() -> Self {
+        Input { bytes: BytesMut::new(), used: 0, decoder: LineDecoder::ascii(LINE_MAX), bad_in_row: 0 }
+    }
+}
+
+impl Input {
+    /// The next line that was read whole.
+    pub(super) fn next_line(&mut self) -> Option<LineRef<'_>> {
+        self.decoder.next_in(&self.bytes, &mut self.used)
+    }
+
+    /// Keeps count of lines that were not understood; false when there were too many in a row.
+    pub(super) fn count_line(&mut self, understood: bool) -> bool {
+        self.bad_in_row = if understood { 0 } else { self.bad_in_row + 1 };
+        self.bad_in_row < BAD_LINES_MAX
+    }
+}
+
 /// What a line says.
-pub(super) fn hear(line: &Line) -> Option<Heard<'_>> {
+pub(super) fn hear(line: LineRef<'_>) -> Option<Heard<'_>> {
     match line {
-        Line::Text(text) => match Command::parse(text) {
+        LineRef::Text(text) => match Command::parse(text) {
             Ok(command) => command.map(Heard::Command),
             Err(error) => Some(Heard::Bad(error)),
         },
-        Line::TooLong(_) => Some(Heard::Bad(CommandError::TooLong)),
-        Line::NotAscii => Some(Heard::Bad(CommandError::NotAscii)),
+        LineRef::TooLong(_) => Some(Heard::Bad(CommandError::TooLong)),
+        LineRef::NotAscii => Some(Heard::Bad(CommandError::NotAscii)),
     }
 }

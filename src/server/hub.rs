@@ -1,6 +1,7 @@
 //! The one loop. It owns the scheduler and all spiders' connections, and never waits for anything but the
 //! next event: reading, writing and asking are all done without blocking.
 
+use super::claims::Instructions;
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionId};
 use super::politeness::Politeness;
@@ -14,6 +15,7 @@ use crate::robots::Answer;
 use crate::scheduler::{Admission, Scheduler, Stats, Trying};
 use crate::time::{Duration, Instant};
 use crate::url::Url;
+use hashbrown::DefaultHashBuilder;
 use indexmap::{IndexMap, IndexSet};
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -98,13 +100,13 @@ pub(super) struct Surroundings {
 pub(super) struct Hub {
     pub(super) around: Surroundings,
     pub(super) scheduler: Scheduler,
-    pub(super) connections: IndexMap<ConnectionId, Connection>,
+    pub(super) connections: IndexMap<ConnectionId, Connection, DefaultHashBuilder>,
     pub(super) by_spider: hashbrown::HashMap<SpiderId, ConnectionId>,
     pub(super) last_connection: u64,
     /// Connections that may have more to read at once.
-    pub(super) readable: IndexSet<ConnectionId>,
+    pub(super) readable: IndexSet<ConnectionId, DefaultHashBuilder>,
     /// Connections with something to write.
-    pub(super) dirty: IndexSet<ConnectionId>,
+    pub(super) dirty: IndexSet<ConnectionId, DefaultHashBuilder>,
     /// Candidates that have arrived and are not taken in yet.
     arrivals: VecDeque<Candidate>,
     /// The end of the answer, behind those.
@@ -118,6 +120,7 @@ pub(super) struct Hub {
     pub(super) malformed_lines: u64,
     pub(super) rate: Rate,
     done: Doneness,
+    pub(super) instructions: Instructions,
 }
 
 /// Since when nothing was sent although something is pending.
@@ -145,11 +148,11 @@ impl Hub {
         Hub {
             around,
             scheduler,
-            connections: IndexMap::new(),
+            connections: IndexMap::default(),
             by_spider: hashbrown::HashMap::new(),
             last_connection: 0,
-            readable: IndexSet::new(),
-            dirty: IndexSet::new(),
+            readable: IndexSet::default(),
+            dirty: IndexSet::default(),
             arrivals: VecDeque::new(),
             answered: false,
             lookups: 0,
@@ -161,6 +164,7 @@ impl Hub {
             malformed_lines: 0,
             rate: Rate::default(),
             done: Doneness::Busy,
+            instructions: Instructions::default(),
         }
     }
 

@@ -56,6 +56,11 @@ impl Hub {
         }
     }
 
+    /// Writes to the log that have failed, each tried again later: a crash meanwhile would forget what hosts are owed.
+    pub(super) fn politeness_failures(&self) -> u64 {
+        self.around.politeness.as_ref().map_or(0, |politeness| politeness.log.failures())
+    }
+
     /// The last words.
     pub(super) fn save_all(&mut self) {
         self.save_notes();

@@ -12,13 +12,13 @@ pub(super) struct Rate {
 }
 
 impl Rate {
-    pub(super) fn count(&mut self, now: Instant) {
+    pub(super) fn count(&mut self, now: Instant, count: u64) {
         let second = second(now);
         let place = &mut self.seconds[(second % (WINDOW + 1)) as usize];
         if place.0 != second {
             *place = (second, 0);
         }
-        place.1 += 1;
+        place.1 += count;
     }
 
     /// The mean over the last seconds, the current one included.
@@ -44,7 +44,7 @@ mod tests {
     fn follows_a_steady_stream_and_forgets_it() {
         let mut rate = Rate::default();
         for tenth in 0..1_000 {
-            rate.count(Instant::from_micros(tenth * 100_000));
+            rate.count(Instant::from_micros(tenth * 100_000), 1);
         }
         let at = |second: u64| rate.per_sec(Instant::from_micros(second * 1_000_000 - 1));
         assert!((at(100) - 10.0).abs() < 0.1, "{}", at(100));

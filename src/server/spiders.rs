@@ -4,13 +4,15 @@ use super::clock::Clock;
 use super::connection::{Connection, ConnectionId, Heard, Read, hear};
 use super::doors;
 use super::hub::{Event, Hub};
-use crate::ids::SpiderId;
+use crate::ids::{SpiderId, TransId};
 use crate::index::Addition;
-use crate::time::Duration;
+use crate::time::{Duration, Instant};
 use crate::url::Url;
-use crate::wire::{Command, CommandError, Line};
+use crate::wire::{Command, CommandError, LineRef, Said};
 use std::sync::Arc;
 
+/// DONEs that are handled together.
+const DONES_TOGETHER: usize = 16;
 /// Reads of one connection before the others get their turn.
 const READS_PER_TURN: usize = 4;
 /// Reads of one connection before a clock runs out: more than a socket holds. And the longest time for it.
@@ -38,12 +40,13 @@ impl Hub {
     }
 
     /// The spider may be given work.
-    fn welcome(&mut self, id: ConnectionId) {
+    fn welcome(&mut self, id: ConnectionId) -> SpiderId {
         let spider = self.scheduler.handle_spider_connected();
         self.by_spider.insert(spider, id);
         if let Some(connection) = self.connections.get_mut(&id) {
             connection.spider = Some(spider);
         }
+        spider
     }
 
     fn later(&self, delay: Duration, event: Event) {
@@ -114,32 +117,63 @@ impl Hub {
 
     /// Handles the lines that were read; false if the connection is closed now.
     fn handle_lines(&mut self, id: ConnectionId) -> bool {
-        let mut found = Vec::new();
-        while let Some(line) = self.connections.get_mut(&id).and_then(Connection::next_line) {
-            let Some(spider) = self.connections.get(&id).and_then(|connection| connection.spider) else {
-                if !self.authenticate(id, &line) {
-                    return false;
-                }
+        let Some(connection) = self.connections.get_mut(&id) else { return false };
+        let (mut input, mut spider) = (connection.take_input(), connection.spider);
+        // All of it had come by now.
+        let now = self.now();
+        let (mut dones, mut found) = (Vec::with_capacity(DONES_TOGETHER), Vec::new());
+        let mut open = true;
+        while open && let Some(line) = input.next_line() {
+            let Some(known) = spider else {
+                spider = self.authenticate(id, line);
+                open = spider.is_some();
                 continue;
             };
-            let understood = match hear(&line) {
+            let heard = hear(line);
+            if let Some(Heard::Command(Command::Done { trans, said })) = heard {
+                dones.push((trans, said));
+                input.count_line(true);
+                if dones.len() == DONES_TOGETHER {
+                    self.end_fetches(now, known, &mut dones);
+                }
+                continue;
+            }
+            self.end_fetches(now, known, &mut dones);
+            let understood = match heard {
                 None => continue,
-                Some(Heard::Command(command)) => self.obey(id, spider, command, &mut found),
+                Some(Heard::Command(command)) => self.obey(now, id, known, command, &mut found),
                 Some(Heard::Bad(error)) => {
                     self.complain(id, error);
                     false
                 }
             };
-            if self.connections.get_mut(&id).is_none_or(|connection| !connection.count_line(understood)) {
+            if !input.count_line(understood) {
                 self.write(id);
                 self.close(id, "too many lines that make no sense");
+                open = false;
             }
         }
+        if let Some(known) = spider {
+            self.end_fetches(now, known, &mut dones);
+        }
         self.add(found);
-        self.connections.contains_key(&id)
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.put_back(input);
+        }
+        open
     }
 
-    fn authenticate(&mut self, id: ConnectionId, line: &Line) -> bool {
+    /// Fetches have ended, in this order.
+    fn end_fetches(&mut self, now: Instant, spider: SpiderId, dones: &mut Vec<(TransId, Said)>) {
+        self.scheduler.approach(dones.iter().map(|(trans, _)| *trans));
+        for (trans, said) in dones.drain(..) {
+            let since_1970 = if said.retry_after.is_some() { Clock::since_1970() } else { Duration::ZERO };
+            self.scheduler.handle_done(now, spider, trans, said.at(since_1970));
+        }
+    }
+
+    /// Lets a spider in that says the right token, or lets it go.
+    fn authenticate(&mut self, id: ConnectionId, line: LineRef<'_>) -> Option<SpiderId> {
         let said = match hear(line) {
             Some(Heard::Command(Command::Auth(said))) => said,
             Some(Heard::Command(_) | Heard::Bad(_)) | None => "",
@@ -147,28 +181,23 @@ impl Hub {
         let right =
             self.around.token.as_deref().is_none_or(|token| super::same(said.as_bytes(), token.as_bytes()));
         if right {
-            self.welcome(id);
-        } else {
-            self.close(id, "no AUTH with the right token");
+            return Some(self.welcome(id));
         }
-        right
+        self.close(id, "no AUTH with the right token");
+        None
     }
 
     /// Does what a spider says; false if it makes no sense.
     fn obey(
         &mut self,
+        now: Instant,
         id: ConnectionId,
         spider: SpiderId,
         command: Command<'_>,
         found: &mut Vec<Url>,
     ) -> bool {
-        let now = self.now();
         match command {
-            Command::Done { trans, said } => {
-                let since_1970 =
-                    if said.retry_after.is_some() { Clock::since_1970() } else { Duration::ZERO };
-                self.scheduler.handle_done(now, spider, trans, said.at(since_1970));
-            }
+            Command::Done { trans, said } => self.end_fetches(now, spider, &mut vec![(trans, said)]),
             Command::Working { trans } => {
                 self.scheduler.handle_working(now, spider, trans);
             }
@@ -224,19 +253,35 @@ impl Hub {
         }
     }
 
+    /// Decides on line after line, each into its connection's buffer; a buffer that is full is written at once.
     fn send_what_may_go(&mut self) {
-        loop {
-            let now = self.now();
-            let Some(work) = self.scheduler.poll_send(now) else { return };
-            self.rate.count(now);
-            let Some(&id) = self.by_spider.get(&work.spider) else { continue };
-            let Some(connection) = self.connections.get_mut(&id) else { continue };
-            let room = connection.push_work(&work);
-            self.dirty.insert(id);
-            if !room {
+        let mut now = self.now();
+        // Most lines go where the last one went.
+        let mut last = None;
+        let mut count = 0;
+        while let Some(work) = self.scheduler.poll_send(now) {
+            count += 1;
+            let place = match last {
+                Some((spider, place)) if spider == work.spider => Some(place),
+                Some(_) | None => {
+                    let id = self.by_spider.get(&work.spider);
+                    let place = id.and_then(|id| self.connections.get_index_of(id));
+                    self.dirty.extend(id);
+                    last = place.map(|place| (work.spider, place));
+                    place
+                }
+            };
+            let Some((&id, connection)) = place.and_then(|place| self.connections.get_index_mut(place))
+            else {
+                continue;
+            };
+            if !connection.push_work(&work) {
                 self.write(id);
+                last = None;
+                now = self.now();
             }
         }
+        self.rate.count(now, count);
     }
 
     /// Writes what the socket takes. What it does not take stops more from being sent there; true if there was

@@ -90,6 +90,13 @@ pub enum CommandError {
 impl<'a> Command<'a> {
     /// Reads a line; an empty one is no command and no error.
     pub fn parse(line: &'a [u8]) -> Result<Option<Command<'a>>, CommandError> {
+        match usual(line) {
+            Some(command) => Ok(Some(command)),
+            None => Command::parse_words(line),
+        }
+    }
+
+    fn parse_words(line: &'a [u8]) -> Result<Option<Command<'a>>, CommandError> {
         let (first, rest) = cut_word(line);
         let command = match first {
             b"" => return Ok(None),
@@ -105,6 +112,28 @@ impl<'a> Command<'a> {
         };
         Ok(Some(command))
     }
+}
+
+/// Digits that make a number below 2^64 whatever they are.
+const DIGITS_SURE: usize = 19;
+
+/// Nearly all lines: `TRANS_ID DONE` and `TRANS_ID DONE STATUS`, with single spaces. Everything else is read by words.
+fn usual<'a>(line: &[u8]) -> Option<Command<'a>> {
+    let digits = line.iter().take(DIGITS_SURE + 1).take_while(|byte| byte.is_ascii_digit()).count();
+    if digits == 0 || digits > DIGITS_SURE {
+        return None;
+    }
+    let (number, rest) = line.split_at(digits);
+    let outcome = match rest.strip_prefix(b" DONE")? {
+        [] => Outcome::Unsaid,
+        [b' ', a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
+            let digit = |byte: &u8| u16::from(byte - b'0');
+            Outcome::Status(digit(a) * 100 + digit(b) * 10 + digit(c))
+        }
+        _ => return None,
+    };
+    let trans = number.iter().fold(0, |value, byte| value * 10 + u64::from(byte - b'0'));
+    Some(Command::Done { trans: TransId(trans), said: Said { outcome, retry_after: None } })
 }
 
 /// `TRANS_ID DONE …` and `TRANS_ID WORKING`.
@@ -190,6 +219,24 @@ mod tests {
         let retry_after = seconds.map(|s| RetryAfter::Delay(Duration::from_secs(s)));
         let want = Command::Done { trans: TransId(id), said: Said { outcome, retry_after } };
         assert_eq!(parse(line), Ok(Some(want)), "{line}");
+    }
+
+    proptest! {
+        #[test]
+        fn the_short_cut_leads_to_where_the_words_lead(line in "([0-9]{0,21}|x)( {0,2})(DONE|DONES|WORKING)?( {0,2})([0-9]{2,4}|timeout)?( x)?") {
+            prop_assert_eq!(parse(&line), Command::parse_words(line.as_bytes()));
+        }
+
+        #[test]
+        fn the_usual_lines_take_the_short_cut(trans in 0..10u64.pow(19), status in 100..600u16) {
+            for (line, outcome) in [
+                (format!("{trans} DONE"), Outcome::Unsaid),
+                (format!("{trans} DONE {status}"), Outcome::Status(status)),
+            ] {
+                let said = Said { outcome, retry_after: None };
+                prop_assert_eq!(usual(line.as_bytes()), Some(Command::Done { trans: TransId(trans), said }));
+            }
+        }
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Bytes into lines. A bad line is an item like any other, never an error: `Framed` would take an error
 //! for the end of the stream.
 
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use std::io;
+use std::ops::Range;
 use tokio_util::codec::Decoder;
 
 /// Longest line from a spider, in bytes, its end not counted.
@@ -21,6 +22,17 @@ pub enum Line {
     Text(Bytes),
     /// A line over the limit: its first [`START_KEPT`] bytes. The rest is skipped.
     TooLong(Bytes),
+    /// A line with bytes outside ASCII.
+    NotAscii,
+}
+
+/// One line of input where it lies, without its end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum LineRef<'a> {
+    /// A line. ASCII if the decoder was told to look.
+    Text(&'a [u8]),
+    /// A line over the limit: its first [`START_KEPT`] bytes. The rest is skipped.
+    TooLong(&'a [u8]),
     /// A line with bytes outside ASCII.
     NotAscii,
 }
@@ -50,21 +62,38 @@ impl LineDecoder {
 
     /// The next whole line in `input`, which keeps what is behind it.
     pub fn next_line(&mut self, input: &mut BytesMut) -> Option<Line> {
+        let mut used = 0;
+        let found = self.find(input, &mut used);
+        let bytes = input.split_to(used).freeze();
+        found.map(|found| match found {
+            Found::Text(at) => Line::Text(bytes.slice(at)),
+            Found::TooLong(at) => too_long(&bytes[at]),
+            Found::NotAscii => Line::NotAscii,
+        })
+    }
+
+    /// The next whole line in `input` behind the first `used` bytes. When there is none, `input` is to be kept from `used`
+    /// on, and given again with what has come behind it.
+    pub fn next_in<'a>(&mut self, input: &'a [u8], used: &mut usize) -> Option<LineRef<'a>> {
+        self.find(input, used).map(|found| match found {
+            Found::Text(at) => LineRef::Text(&input[at]),
+            Found::TooLong(at) => LineRef::TooLong(&input[at]),
+            Found::NotAscii => LineRef::NotAscii,
+        })
+    }
+
+    fn find(&mut self, input: &[u8], used: &mut usize) -> Option<Found> {
         loop {
-            match memchr::memchr(b'\n', &input[self.searched..]) {
-                Some(found) => {
-                    let mut line = input.split_to(self.searched + found);
-                    input.advance(1);
-                    self.searched = 0;
-                    if std::mem::take(&mut self.skipping) {
-                        continue;
-                    }
-                    if line.last() == Some(&b'\r') {
-                        line.truncate(line.len() - 1);
-                    }
-                    return Some(self.judge(line));
-                }
-                None => return self.without_end(input),
+            let start = *used;
+            let Some(found) = memchr::memchr(b'\n', &input[start + self.searched..]) else {
+                return self.without_end(input.len(), used);
+            };
+            let end = start + self.searched + found;
+            *used = end + 1;
+            self.searched = 0;
+            if !std::mem::take(&mut self.skipping) {
+                let return_before = end > start && input[end - 1] == b'\r';
+                return Some(self.judge(input, start..end - usize::from(return_before)));
             }
         }
     }
@@ -72,39 +101,51 @@ impl LineDecoder {
     /// What is left when there will be no more input: a last line without its end, if there is one. Only
     /// for files; on a connection half a line is what a dying spider leaves, and counts for nothing.
     pub fn last_line(&mut self, input: &mut BytesMut) -> Option<Line> {
-        let line = input.split();
+        let line = input.split().freeze();
         self.searched = 0;
         let unfinished = !std::mem::take(&mut self.skipping) && !line.is_empty();
-        unfinished.then(|| self.judge(line))
+        unfinished.then(|| match self.judge(&line, 0..line.len()) {
+            Found::Text(_) => Line::Text(line),
+            Found::TooLong(at) => too_long(&line[at]),
+            Found::NotAscii => Line::NotAscii,
+        })
     }
 
-    /// There is no LF in `input`: wait for more, or give the line up.
-    fn without_end(&mut self, input: &mut BytesMut) -> Option<Line> {
+    /// There is no LF behind `used`: wait for more, or give the line up.
+    fn without_end(&mut self, len: usize, used: &mut usize) -> Option<Found> {
+        let start = *used;
         if self.skipping {
-            input.clear();
+            *used = len;
             return None;
         }
-        self.searched = input.len();
+        self.searched = len - start;
         // One byte more than the limit may still be a CR.
-        if input.len() <= self.max + 1 {
+        if self.searched <= self.max + 1 {
             return None;
         }
         self.searched = 0;
         self.skipping = true;
-        let start = too_long(input);
-        input.clear();
-        Some(start)
+        *used = len;
+        Some(Found::TooLong(start..start + START_KEPT.min(len - start)))
     }
 
-    fn judge(&self, line: BytesMut) -> Line {
-        if line.len() > self.max {
-            too_long(&line)
-        } else if self.ascii && !line.is_ascii() {
-            Line::NotAscii
+    fn judge(&self, input: &[u8], at: Range<usize>) -> Found {
+        if at.len() > self.max {
+            Found::TooLong(at.start..at.start + START_KEPT.min(at.len()))
+        } else if self.ascii && !input[at.clone()].is_ascii() {
+            Found::NotAscii
         } else {
-            Line::Text(line.freeze())
+            Found::Text(at)
         }
     }
+}
+
+/// A line, by its place in the input.
+enum Found {
+    Text(Range<usize>),
+    /// What is kept of it.
+    TooLong(Range<usize>),
+    NotAscii,
 }
 
 /// A copy, so that the long line itself can go.
@@ -174,6 +215,27 @@ mod tests {
         lines
     }
 
+    /// The same, line by line where they lie.
+    fn decode_in_place(pieces: &[&[u8]]) -> Vec<Line> {
+        let mut decoder = LineDecoder::ascii(MAX);
+        let mut buffer = Vec::new();
+        let mut lines = Vec::new();
+        for piece in pieces {
+            buffer.extend_from_slice(piece);
+            let mut used = 0;
+            while let Some(line) = decoder.next_in(&buffer, &mut used) {
+                lines.push(match line {
+                    LineRef::Text(text) => Line::Text(Bytes::copy_from_slice(text)),
+                    LineRef::TooLong(start) => Line::TooLong(Bytes::copy_from_slice(start)),
+                    LineRef::NotAscii => Line::NotAscii,
+                });
+            }
+            buffer.drain(..used);
+            assert!(buffer.len() <= MAX + 1, "holds one line at most");
+        }
+        lines
+    }
+
     /// The start that is kept of an overlong line depends on how it came, but not its first bytes.
     fn comparable(lines: Vec<Line>) -> Vec<Line> {
         let cut = |line| match line {
@@ -202,6 +264,7 @@ mod tests {
                 rest = behind;
             }
             prop_assert_eq!(comparable(decode(&pieces)), comparable(oracle(&input)));
+            prop_assert_eq!(comparable(decode_in_place(&pieces)), comparable(oracle(&input)));
         }
     }
 

@@ -9,7 +9,7 @@ pub mod retry_after;
 pub mod work;
 
 pub use command::{Command, CommandError, Said, outcome_of};
-pub use line::{Line, LineDecoder};
+pub use line::{Line, LineDecoder, LineRef};
 pub use retry_after::RetryAfter;
 
 /// A number of the protocol: plain digits, below 2^64. No sign, no spaces.

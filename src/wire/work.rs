@@ -3,26 +3,83 @@
 use crate::ids::{DocId, TransId};
 use crate::url::Tail;
 use bytes::{BufMut, BytesMut};
-use std::fmt::Write;
-use std::net::{IpAddr, Ipv4Addr};
-
-/// Most bytes of a line beside its URL: two numbers, the longest address, three spaces, LF.
-pub const OVERHEAD_MAX: usize = 2 * 20 + 45 + 4;
+use std::fmt::Write as _;
+use std::io::Write as _;
+use std::net::IpAddr;
 
 /// Appends `TRANS_ID SP DOC_ID SP HOST_IP SP URL LF`. Allocates only if the buffer must grow.
 pub fn encode(out: &mut BytesMut, trans: TransId, doc: DocId, ip: IpAddr, host: &str, tail: Tail<'_>) {
-    let url = tail.parts(host);
-    out.reserve(OVERHEAD_MAX + url.iter().map(|part| part.len()).sum::<usize>());
-    put_number(out, trans.0);
-    out.put_u8(b' ');
-    put_number(out, doc.0);
-    out.put_u8(b' ');
-    put_ip(out, ip);
-    out.put_u8(b' ');
-    for part in url {
-        out.put_slice(part.as_bytes());
-    }
+    let [scheme, host, rest] = tail.parts(host);
+    // All that is short is put together first: many small appends cost more than one.
+    let mut start = Start { bytes: [0; START_MAX], len: 0 };
+    start.number(trans.0);
+    start.push(b' ');
+    start.number(doc.0);
+    start.push(b' ');
+    start.ip(ip);
+    start.push(b' ');
+    start.append(scheme.as_bytes());
+    let start = &start.bytes[..start.len];
+    out.reserve(start.len() + host.len() + rest.len() + 1);
+    out.put_slice(start);
+    out.put_slice(host.as_bytes());
+    out.put_slice(rest.as_bytes());
     out.put_u8(b'\n');
+}
+
+/// Room for two numbers, the longest address, three spaces and the longest scheme.
+const START_MAX: usize = 2 * 20 + 45 + 3 + "https://".len();
+
+/// The beginning of a line.
+struct Start {
+    bytes: [u8; START_MAX],
+    len: usize,
+}
+
+impl Start {
+    fn push(&mut self, byte: u8) {
+        self.bytes[self.len] = byte;
+        self.len += 1;
+    }
+
+    fn append(&mut self, text: &[u8]) {
+        self.bytes[self.len..self.len + text.len()].copy_from_slice(text);
+        self.len += text.len();
+    }
+
+    fn number(&mut self, number: u64) {
+        self.append(itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    fn octet(&mut self, octet: u8) {
+        if octet >= 100 {
+            self.push(b'0' + octet / 100);
+        }
+        if octet >= 10 {
+            self.push(b'0' + octet / 10 % 10);
+        }
+        self.push(b'0' + octet % 10);
+    }
+
+    fn ip(&mut self, ip: IpAddr) {
+        match ip {
+            IpAddr::V4(ip) => {
+                let [first, rest @ ..] = ip.octets();
+                self.octet(first);
+                for octet in rest {
+                    self.push(b'.');
+                    self.octet(octet);
+                }
+            }
+            IpAddr::V6(ip) => {
+                let mut left = &mut self.bytes[self.len..];
+                let room = left.len();
+                // There is room for the longest one.
+                let _ = write!(left, "{ip}");
+                self.len += room - left.len();
+            }
+        }
+    }
 }
 
 /// Appends `ERROR SP reason LF`.
@@ -31,33 +88,12 @@ pub fn encode_error(out: &mut BytesMut, error: super::CommandError) {
     let _ = writeln!(out, "ERROR {error}");
 }
 
-/// Appends decimal digits.
-pub(crate) fn put_number(out: &mut BytesMut, number: u64) {
-    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
-}
-
-fn put_ip(out: &mut BytesMut, ip: IpAddr) {
-    match ip {
-        IpAddr::V4(ip) => put_ipv4(out, ip),
-        // Writing to memory cannot fail.
-        IpAddr::V6(ip) => drop(write!(out, "{ip}")),
-    }
-}
-
-fn put_ipv4(out: &mut BytesMut, ip: Ipv4Addr) {
-    let [first, rest @ ..] = ip.octets();
-    put_number(out, first.into());
-    for octet in rest {
-        out.put_u8(b'.');
-        put_number(out, octet.into());
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::url::Url;
     use proptest::prelude::*;
+    use std::net::Ipv4Addr;
 
     fn line(trans: u64, doc: u64, ip: IpAddr, url: &str) -> String {
         let url = Url::parse(url).expect(url);
@@ -75,12 +111,20 @@ mod tests {
         assert_eq!(line(u64::MAX, 0, v6, url), format!("18446744073709551615 0 2001:db8::7 {url}\n"));
     }
 
+    #[test]
+    fn the_longest_of_everything_has_room() {
+        let mapped = "ffff:ffff:ffff:ffff:ffff:ffff:255.255.255.255".len();
+        let ip: IpAddr = "1111:2222:3333:4444:5555:6666:7777:8888".parse().expect("an address");
+        assert!(ip.to_string().len() <= mapped);
+        let url = "https://a.example/";
+        assert_eq!(line(u64::MAX, u64::MAX, ip, url), format!("{0} {0} {ip} {url}\n", u64::MAX));
+    }
+
     proptest! {
         #[test]
-        fn same_as_fmt_and_within_what_was_reserved(trans: u64, doc: u64, ip: IpAddr) {
-            let got = line(trans, doc, ip, "http://a.example/");
-            prop_assert_eq!(&got, &format!("{trans} {doc} {ip} http://a.example/\n"));
-            prop_assert!(got.len() <= OVERHEAD_MAX + "http://a.example/".len());
+        fn same_as_fmt(trans: u64, doc: u64, ip: IpAddr) {
+            let got = line(trans, doc, ip, "https://a.example/");
+            prop_assert_eq!(&got, &format!("{trans} {doc} {ip} https://a.example/\n"));
         }
     }
 }

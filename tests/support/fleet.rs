@@ -3,15 +3,19 @@
 
 use super::postgres::{assert_well_kept, new_watched_database, sql};
 use super::proxy::Proxy;
+use serde_json::Value;
 use spider_sim::audit::{Auditor, GateLimit, Grouping, Limits, Rest, Slack};
+use spider_sim::event::Sent;
 use spider_sim::machine::Persona;
 use spider_sim::profile::{Latency, Profile};
 use spider_sim::tcp::{self, Meeting, Outcome, Until};
 use spider_sim::violation::Violation;
+use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use urlserver::index::{Addition, PostgresIndex, PostgresOptions, spawn};
@@ -38,7 +42,7 @@ pub struct Server {
 }
 
 impl Server {
-    fn start(name: &str, database: &str, settings: &str) -> Server {
+    pub fn start(name: &str, database: &str, settings: &str) -> Server {
         let scratch = tempfile::tempdir().expect("a scratch directory");
         let path = scratch.path().join("settings.toml");
         std::fs::write(&path, settings).expect("a settings file");
@@ -69,14 +73,24 @@ impl Server {
 
     /// A number of `/api/stats`; `None` once it is gone, or if it does not answer.
     pub fn stat(&self, name: &str) -> Option<u64> {
+        self.request("GET", "/api/stats", "")?.1.get(name)?.as_u64()
+    }
+
+    /// Status and body of an answer; `None` once it is gone, or if it does not answer.
+    pub fn request(&self, method: &str, path: &str, body: &str) -> Option<(u16, Value)> {
         let mut stream = TcpStream::connect(self.http).ok()?;
-        stream.set_read_timeout(Some(Duration::from_secs(5))).ok()?;
-        let http = self.http;
-        write!(stream, "GET /api/stats HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\n\r\n").ok()?;
+        stream.set_read_timeout(Some(Duration::from_secs(20))).ok()?;
+        let (http, length) = (self.http, body.len());
+        write!(
+            stream,
+            "{method} {path} HTTP/1.1\r\nHost: {http}\r\nConnection: close\r\nContent-Length: {length}\r\n\r\n{body}"
+        )
+        .ok()?;
         let mut answer = String::new();
         stream.read_to_string(&mut answer).ok()?;
-        let body = answer.split_once("\r\n\r\n")?.1;
-        serde_json::from_str::<serde_json::Value>(body).ok()?.get(name)?.as_u64()
+        let (head, body) = answer.split_once("\r\n\r\n")?;
+        let status = head.split(' ').nth(1)?.parse().ok()?;
+        Some((status, serde_json::from_str(body).unwrap_or(Value::Null)))
     }
 
     pub fn has_ended(&mut self) -> bool {
@@ -119,6 +133,15 @@ pub struct Fleet {
     pub queue_count: u32,
     /// Without any gap.
     pub hurried: bool,
+    /// A database that is not one of those that all tests share; watched.
+    pub database: Option<String>,
+    /// More of the database's URL, for the servers.
+    pub url_end: &'static str,
+    /// Ports of web servers, by their addresses, where they are not the usual ones.
+    pub ports: Vec<(&'static str, u16)>,
+    /// Whether robots.txt is obeyed, and how many documents that denies.
+    pub robots: bool,
+    pub denied: usize,
 }
 
 /// A look at it while it goes on.
@@ -135,9 +158,21 @@ pub struct Scene<'a> {
 /// What it came to.
 pub struct End {
     pub outcome: Outcome,
+    /// When it began.
+    start: Instant,
+    /// All that spiders were sent.
+    pub sends: Vec<Sent>,
     pub database: String,
+    pub counts: Counts,
+}
+
+/// What servers that have ended well have counted.
+pub struct Counts {
     pub handed_over: u64,
     pub claimed: u64,
+    pub raised: u64,
+    pub rested: u64,
+    pub given_back: u64,
 }
 
 impl Default for Fleet {
@@ -166,6 +201,11 @@ impl Default for Fleet {
             spiders_each: 2,
             queue_count: 8,
             hurried: false,
+            database: None,
+            url_end: "",
+            ports: Vec::new(),
+            robots: false,
+            denied: 0,
         }
     }
 }
@@ -178,8 +218,8 @@ impl Fleet {
     /// Runs until all servers that were not killed have found that all is done; `during` is called a few times a second.
     #[track_caller]
     pub fn run(self, mut during: impl FnMut(&mut Scene<'_>)) -> End {
-        let database = new_watched_database();
-        fill(&database, &self.sites);
+        let database = self.database.clone().unwrap_or_else(new_watched_database);
+        fill(&database, &self.sites, &self.ports);
         let scratch = tempfile::tempdir().expect("a directory");
         let hosts = scratch.path().join("hosts");
         let lines: String = self.sites.iter().map(|(host, ip, _)| format!("{ip} {host}\n")).collect();
@@ -190,31 +230,48 @@ impl Fleet {
         let mut servers: Vec<Server> = proxies
             .iter()
             .enumerate()
-            .map(|(n, proxy)| Server::start(&name(n), &proxy.url, &settings))
+            .map(|(n, proxy)| Server::start(&name(n), &format!("{}{}", proxy.url, self.url_end), &settings))
             .collect();
         let doors = servers.iter().map(|server| server.listen).collect();
-        let mut auditor = Auditor::new(limits(if self.hurried { Duration::ZERO } else { GAP }), SLACK);
+        let mut auditor = auditor(if self.hurried { Duration::ZERO } else { GAP });
         auditor.set_grouping(Grouping::new(&self.aliases, &self.groups));
         let until =
             Until { urls: None, time: Some(DEADLINE), idle: DEADLINE, patience: Duration::from_secs(2) };
         let start = Instant::now();
-        let outcome = tcp::run(Meeting::ConnectEach(doors), self.personas(), auditor, until, |progress| {
+        let sends = Rc::new(RefCell::new(Vec::new()));
+        let (log, keep) = (Rc::clone(&sends), !self.hurried);
+        let look = move |sent: &Sent| {
+            if keep {
+                log.borrow_mut().push(sent.clone());
+            }
+            None
+        };
+        let doors = Meeting::ConnectEach(doors);
+        let outcome = tcp::run_on_web(doors, self.personas(), auditor, until, look, |progress| {
             let (took, sends) = (start.elapsed(), progress.urls);
             let in_flight = progress.in_flight;
             let (servers, proxies, database) = (&mut servers, &*proxies, database.as_str());
             during(&mut Scene { servers, proxies, database, took, sends, in_flight });
         });
         let sum = |name: &str| servers.iter().map(|server| server.last_word(name)).sum();
-        let (handed_over, claimed) = (sum("handed_over="), sum("claimed="));
-        let end = End { outcome: outcome.expect("sockets"), database, handed_over, claimed };
-        end.check(&mut servers, self.documents());
+        let counts = Counts {
+            handed_over: sum("handed_over="),
+            claimed: sum("claimed="),
+            raised: sum("raised="),
+            rested: sum("rested="),
+            given_back: sum("given_back="),
+        };
+        let (outcome, sends) = (outcome.expect("sockets"), sends.take());
+        let end = End { outcome, start, sends, database, counts };
+        end.check(&mut servers, self.documents(), self.denied);
         end
     }
 
-    fn settings_file(&self, hosts_file: &str) -> String {
+    pub fn settings_file(&self, hosts_file: &str) -> String {
+        let robots = if self.robots { "obey" } else { "ignore" };
         let rate = if self.hurried { "inf".to_owned() } else { (1.0 / GAP.as_secs_f64()).to_string() };
         format!(
-            "exit_when_done = true\nallow_private = true\nrobots = 'ignore'\nhosts_file = '{hosts_file}'\n\
+            "exit_when_done = true\nallow_private = true\nrobots = '{robots}'\nhosts_file = '{hosts_file}'\n\
              queue_count = {}\nreq_host_per_sec = {rate}\nreq_ip_per_sec = {rate}\ndelay_factor = 0\nmax_attempts = 0\n\
              retry_delay = 0.05\nclaim_expiry_1 = {}\nclaim_expiry_2 = {}\n{}",
             self.queue_count,
@@ -239,22 +296,22 @@ impl Fleet {
 }
 
 impl End {
+    /// An instant of the system as the auditor counts time.
+    pub fn at(&self, instant: Instant) -> urlserver::time::Instant {
+        let since = instant.saturating_duration_since(self.start);
+        urlserver::time::Instant::from_micros(since.as_micros() as u64)
+    }
+
     /// No limit was broken over all servers, and every document has ended, once.
     #[track_caller]
-    fn check(&self, servers: &mut [Server], documents: usize) {
+    fn check(&self, servers: &mut [Server], documents: usize, denied: usize) {
         let open = sql(&self.database, "SELECT count(*) FROM docs WHERE state = 0");
         assert_eq!(open, "0", "{:?} after {:?}", self.outcome.ended, self.outcome.took);
         assert_eq!(sql(&self.database, "SELECT count(*) FROM ends"), documents.to_string());
-        assert_eq!(sql(&self.database, "SELECT count(*) FROM docs WHERE state = 1"), documents.to_string());
+        let done = sql(&self.database, "SELECT count(*) FROM docs WHERE state = 1");
+        assert_eq!(done, (documents - denied).to_string());
         assert_well_kept(&self.database);
-        // A document whose DONE was said to a server that has lost its claim is sent again, and must be.
-        let broken: Vec<&Violation> = self
-            .outcome
-            .auditor
-            .violations()
-            .iter()
-            .filter(|found| !matches!(found, Violation::SentAfterEnd { .. } | Violation::DocInFlight { .. }))
-            .collect();
+        let broken = serious(&self.outcome.auditor);
         assert!(broken.is_empty(), "{broken:#?}");
         for server in servers {
             assert!(server.has_ended(), "{} goes on", server.name);
@@ -262,6 +319,54 @@ impl End {
         assert_eq!(sql(&self.database, "SELECT count(*) FROM hosts WHERE holder IS NOT NULL"), "0");
         assert_eq!(sql(&self.database, "SELECT count(*) FROM keys WHERE holder IS NOT NULL"), "0");
     }
+}
+
+/// One that asks for the same as the settings do.
+pub fn auditor(gap: Duration) -> Auditor {
+    Auditor::new(limits(gap), SLACK)
+}
+
+/// What an auditor has found, but for what must happen: a document whose DONE was said to a server that has lost its
+/// claim is sent again.
+pub fn serious(auditor: &Auditor) -> Vec<&Violation> {
+    let is_serious =
+        |found: &&Violation| !matches!(found, Violation::SentAfterEnd { .. } | Violation::DocInFlight { .. });
+    auditor.violations().iter().filter(is_serious).collect()
+}
+
+/// Claims of a server, by name.
+pub fn claims_of(database: &str, name: &str) -> String {
+    let held = |table: &str| {
+        format!("SELECT holder FROM {table} JOIN instances ON epoch = holder WHERE name = '{name}'")
+    };
+    let all = format!("SELECT count(*) FROM ({} UNION ALL {}) AS held", held("hosts"), held("keys"));
+    sql(database, &all)
+}
+
+/// Whether a server is late by the database's clock.
+pub fn is_late(database: &str, name: &str, expiry: &str) -> bool {
+    let late =
+        format!("SELECT count(*) FROM instances WHERE name = '{name}' AND {expiry} > clock_timestamp()");
+    sql(database, &late) == "0"
+}
+
+/// Tried again until it says that it is done.
+pub type Step<'a> = Box<dyn FnMut(&mut Scene<'_>) -> bool + 'a>;
+
+/// Something that happens once, in steps.
+pub fn in_steps<'a>(mut steps: Vec<Step<'a>>) -> impl FnMut(&mut Scene<'_>) + 'a {
+    steps.reverse();
+    move |scene| {
+        if let Some(step) = steps.last_mut()
+            && step(scene)
+        {
+            steps.pop();
+        }
+    }
+}
+
+pub fn step<'a>(step: impl FnMut(&mut Scene<'_>) -> bool + 'a) -> Step<'a> {
+    Box::new(step)
 }
 
 fn limits(gap: Duration) -> Limits {
@@ -277,7 +382,7 @@ fn limits(gap: Duration) -> Limits {
 }
 
 /// Puts all documents in, before anybody is there to take them.
-fn fill(database: &str, sites: &[(String, &'static str, usize)]) {
+pub fn fill(database: &str, sites: &[(String, &'static str, usize)], ports: &[(&'static str, u16)]) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let options = PostgresOptions {
         instance: "filler".into(),
@@ -285,8 +390,11 @@ fn fill(database: &str, sites: &[(String, &'static str, usize)]) {
         claim_expiry_1: Duration::from_secs(60),
         claim_expiry_2: Duration::from_secs(120),
     };
-    let page = |host: &str, page: usize| format!("http://{host}/{page}");
-    let urls = sites.iter().flat_map(|(host, _, count)| (0..*count).map(move |n| page(host, n)));
+    let port = |ip: &str| ports.iter().find(|(of, _)| *of == ip).map(|(_, port)| format!(":{port}"));
+    let urls = sites.iter().flat_map(|(host, ip, count)| {
+        let port = port(ip).unwrap_or_default();
+        (0..*count).map(move |page| format!("http://{host}{port}/{page}"))
+    });
     let new = |url: String| Addition { doc: None, url: Url::parse(&url).expect("a URL"), not_before: None };
     let additions: Vec<Addition> = urls.map(new).collect();
     runtime.block_on(async {

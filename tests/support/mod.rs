@@ -4,6 +4,7 @@
 pub(crate) mod api;
 pub(crate) mod http;
 pub(crate) mod lines;
+pub(crate) mod mount;
 pub(crate) mod scripted_index;
 pub(crate) mod server;
 pub(crate) mod spider;

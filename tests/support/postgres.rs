@@ -2,6 +2,9 @@
 //! test process is. Where no server is installed, Debian's is, if we may.
 #![allow(dead_code, unreachable_pub, reason = "every test that includes this uses a part of it")]
 
+#[path = "debian.rs"]
+mod debian;
+
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::path::{Path, PathBuf};
@@ -29,10 +32,7 @@ static LAST_DATABASE: AtomicU32 = AtomicU32::new(0);
 
 /// The URL of a new, empty database on the server that all tests of this process share.
 pub fn new_database() -> String {
-    let server = shared();
-    let name = format!("test_{}", LAST_DATABASE.fetch_add(1, Ordering::Relaxed));
-    server.run_sql("postgres", &format!("CREATE DATABASE {name}"));
-    server.url(&name)
+    shared().new_database()
 }
 
 /// The server that all tests of this process share.
@@ -43,7 +43,7 @@ pub fn shared() -> &'static Postgres {
 impl Postgres {
     /// One of our own.
     pub fn start() -> Postgres {
-        let bin = find().or_else(install).expect("PostgreSQL, installed or installable with apt-get");
+        let bin = debian::installed("postgresql", find);
         let scratch = tempfile::Builder::new().prefix("urlserver-pg-").tempdir().expect("a directory").keep();
         let port = free_port();
         let data = scratch.join("data");
@@ -77,6 +77,62 @@ impl Postgres {
         server
     }
 
+    /// A replica of it, which has every commit before whoever committed hears of it.
+    pub fn replica(&self) -> Postgres {
+        let scratch = tempfile::Builder::new().prefix("urlserver-pg-").tempdir().expect("a directory").keep();
+        let (data, port) = (scratch.join("data"), free_port());
+        give_to_postgres(&scratch);
+        let copy = as_postgres(&self.bin.join("pg_basebackup"))
+            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "postgres", "-R", "-X", "stream"])
+            .args(["-c", "fast", "--no-sync", "-D"])
+            .arg(&data)
+            .output();
+        succeeded("pg_basebackup", &copy.expect("pg_basebackup"));
+        let mut settings =
+            std::fs::OpenOptions::new().append(true).open(data.join("postgresql.conf")).expect("a file");
+        write!(settings, "port = {port}\nunix_socket_directories = '{}'\n", scratch.display())
+            .expect("a file");
+        let start = as_postgres(&self.bin.join("pg_ctl"))
+            .args(["start", "-W", "-D"])
+            .arg(&data)
+            .arg("-l")
+            .arg(scratch.join("log"))
+            .output();
+        succeeded("pg_ctl start", &start.expect("pg_ctl"));
+        let janitor = janitor(&self.bin, &data, &scratch);
+        let root_certificate = self.root_certificate.clone();
+        let replica = Postgres { port, root_certificate, bin: self.bin.clone(), scratch, _janitor: janitor };
+        replica.wait_until_ready();
+        self.run_sql("postgres", "ALTER SYSTEM SET synchronous_standby_names = '*'");
+        self.run_sql("postgres", "SELECT pg_reload_conf()");
+        let end = Instant::now() + START_MAX;
+        let in_step = "SELECT count(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
+        while self.run_sql("postgres", in_step) != "1" {
+            assert!(Instant::now() < end, "the replica is not in step");
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        replica
+    }
+
+    /// Ends it as a crash would; `start`, `promote`: what pg_ctl does then, or with another one.
+    pub fn control(&self, words: &[&str]) {
+        let output = as_postgres(&self.bin.join("pg_ctl"))
+            .args(words)
+            .arg("-D")
+            .arg(self.scratch.join("data"))
+            .arg("-l")
+            .arg(self.scratch.join("log"))
+            .output();
+        succeeded(&format!("pg_ctl {words:?}"), &output.expect("pg_ctl"));
+    }
+
+    /// The URL of a new, empty database.
+    pub fn new_database(&self) -> String {
+        let name = format!("test_{}", LAST_DATABASE.fetch_add(1, Ordering::Relaxed));
+        self.run_sql("postgres", &format!("CREATE DATABASE {name}"));
+        self.url(&name)
+    }
+
     /// Where to find a database; without TLS.
     pub fn url(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}?sslmode=disable", self.port)
@@ -85,8 +141,15 @@ impl Postgres {
     /// What psql prints for these statements, without frills.
     #[track_caller]
     pub fn run_sql(&self, database: &str, sql: &str) -> String {
+        self.run_sql_at(&self.port.to_string(), database, sql)
+    }
+
+    #[track_caller]
+    fn run_sql_at(&self, port: &str, database: &str, sql: &str) -> String {
         let output = Command::new(self.bin.join("psql"))
-            .args(["-h", "127.0.0.1", "-p", &self.port.to_string(), "-U", "postgres", "-d", database])
+            .args(["-h", "127.0.0.1", "-p", port, "-U", "postgres", "-d", database])
+            .env("PGSSLMODE", "disable")
+            .env("PGGSSENCMODE", "disable")
             .args(["-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-c", sql])
             .output()
             .expect("psql");
@@ -115,10 +178,11 @@ pub fn database_of(url: &str) -> &str {
     url.rsplit('/').next().and_then(|rest| rest.split('?').next()).expect("a database")
 }
 
-/// What psql prints, for a database made here.
+/// What psql prints, for a database made here, by whatever way the URL leads there.
 #[track_caller]
 pub fn sql(url: &str, text: &str) -> String {
-    shared().run_sql(database_of(url), text)
+    let port = url.split_once('@').and_then(|(_, rest)| rest.split(['/', ':']).nth(1)).expect("a port");
+    shared().run_sql_at(port, database_of(url), text)
 }
 
 /// The newest server that is installed.
@@ -131,18 +195,6 @@ fn find() -> Option<PathBuf> {
     all.retain(|bin| needed.iter().all(|program| bin.join(program).exists()));
     all.sort();
     all.pop()
-}
-
-fn install() -> Option<PathBuf> {
-    eprintln!("installing PostgreSQL for the tests");
-    for arguments in [&["update"][..], &["install", "-y", "--no-install-recommends", "postgresql"]] {
-        let mut command = Command::new("apt-get");
-        let output = command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive").output().ok()?;
-        if !output.status.success() {
-            eprintln!("apt-get {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
-        }
-    }
-    find()
 }
 
 fn is_root() -> bool {
@@ -249,6 +301,9 @@ CREATE TRIGGER watch BEFORE UPDATE ON hosts FOR EACH ROW EXECUTE FUNCTION watch_
 CREATE TRIGGER watch BEFORE UPDATE ON keys FOR EACH ROW EXECUTE FUNCTION watch_claim();
 CREATE FUNCTION watch_end() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
+    IF NEW.state = 0 THEN
+        RETURN NEW;
+    END IF;
     INSERT INTO ends VALUES (NEW.doc, NEW.ended_by);
     IF OLD.state <> 0 THEN
         INSERT INTO audit VALUES (format('document %s ended twice', NEW.doc));
@@ -260,7 +315,11 @@ CREATE TRIGGER watch BEFORE UPDATE ON docs FOR EACH ROW EXECUTE FUNCTION watch_e
 
 /// The URL of a new database with tables, that is watched over.
 pub fn new_watched_database() -> String {
-    let url = new_database();
+    watched(new_database())
+}
+
+/// The same, for one that is empty.
+pub fn watched(url: String) -> String {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     runtime.block_on(urlserver::index::postgres::migrate(&url)).expect("tables");
     sql(&url, AUDIT);

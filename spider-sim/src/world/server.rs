@@ -116,7 +116,7 @@ impl World {
     pub(super) fn resolve(&mut self, host: HostId, name: &str) {
         self.lookups -= 1;
         let resolution: Resolution = self.elsewhere.resolve(&self.plan, self.now, name, &mut self.rng);
-        self.trace.note("resolved", self.now, u64::from(host.0));
+        self.trace.note("resolved", self.now, u64::from(host.number()));
         self.ledger.handle_resolved(name, &resolution);
         self.scheduler.handle_resolved(self.now, host, resolution);
     }

@@ -420,7 +420,7 @@ fn replay(log: &mut Log, mut frames: Frames, ends: &mut HashMap<u32, Ended>) -> 
                 if torn > 0 {
                     tracing::warn!(file = %log.path().display(), at, torn, "a torn tail is cut off");
                 }
-                log.cut(at);
+                log.cut(at, frames.last_frame());
                 return Ok(());
             }
         }

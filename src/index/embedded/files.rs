@@ -42,7 +42,9 @@ impl Directory {
     /// Removes what belongs to other generations, or was never finished.
     pub(super) fn clean(&self, keep: u64) -> Result<(), IndexError> {
         for name in names(&self.path)? {
-            let ours = ["documents-", "ends-", "cells-"].iter().find_map(|prefix| name.strip_prefix(prefix));
+            let ours = ["documents-", "ends-", "cells-", "prints-"]
+                .iter()
+                .find_map(|prefix| name.strip_prefix(prefix));
             let Some(rest) = ours else { continue };
             let digits = rest.split(['-', '.']).next().unwrap_or_default();
             if name.ends_with(".part") || digits.parse::<u64>().is_ok_and(|generation| generation != keep) {

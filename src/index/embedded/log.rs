@@ -35,6 +35,7 @@ const READ_AHEAD: usize = 1024 * 1024;
 pub(super) enum Kind {
     Documents,
     Ends,
+    Prints,
 }
 
 impl Kind {
@@ -42,6 +43,7 @@ impl Kind {
         match self {
             Kind::Documents => b"URLSDOCS",
             Kind::Ends => b"URLSENDS",
+            Kind::Prints => b"URLSPRNT",
         }
     }
 }
@@ -60,6 +62,10 @@ pub(super) struct Log {
     told: u64,
     /// Whether something may lie behind `end`.
     rough: bool,
+    /// Not all of it has been read: where it ends is not known, so it is neither written to nor said to be on the disk.
+    unread: bool,
+    /// Where the last frame is.
+    last_frame: u64,
 }
 
 /// A frame that is being filled.
@@ -142,12 +148,22 @@ impl Log {
         })?;
         let seed = read_header(&header, kind, path)?;
         let window = Window::new(Arc::clone(&file), READ_AHEAD);
-        let frames = Frames { window, path: path.to_owned(), at: FILE_HEADER, len };
-        Ok((Log::at_end(file, path, seed, len), frames))
+        let frames = Frames { window, path: path.to_owned(), at: FILE_HEADER, len, last_frame: 0 };
+        Ok((Log { unread: true, ..Log::at_end(file, path, seed, len) }, frames))
     }
 
     fn at_end(file: Arc<File>, path: &Path, seed: u64, end: u64) -> Log {
-        Log { file, path: path.to_owned(), seed, end, synced: 0, told: 0, rough: false }
+        Log {
+            file,
+            path: path.to_owned(),
+            seed,
+            end,
+            synced: 0,
+            told: 0,
+            rough: false,
+            unread: false,
+            last_frame: 0,
+        }
     }
 
     pub(super) fn path(&self) -> &Path {
@@ -163,6 +179,11 @@ impl Log {
         self.end
     }
 
+    /// How far it is known to be good.
+    pub(super) fn known_end(&self) -> u64 {
+        if self.unread { 0 } else { self.end }
+    }
+
     /// Known to be on the disk.
     #[cfg(test)]
     pub(super) fn synced(&self) -> u64 {
@@ -171,13 +192,36 @@ impl Log {
 
     /// Whether there is anything that is not known to be on the disk.
     pub(super) fn is_dirty(&self) -> bool {
-        self.synced < self.end
+        self.synced < self.known_end()
     }
 
-    /// All has been read up to here; what is behind it, if anything, is torn.
-    pub(super) fn cut(&mut self, end: u64) {
+    /// All has been read up to here, and the last frame; what is behind it, if anything, is torn.
+    pub(super) fn cut(&mut self, end: u64, last_frame: u64) {
         self.rough |= end < self.end;
+        self.unread = false;
         self.end = end;
+        self.last_frame = last_frame;
+    }
+
+    /// Where the last frame is.
+    pub(super) fn last_frame(&self) -> u64 {
+        self.last_frame
+    }
+
+    /// The frames between two places, once more.
+    pub(super) fn frames(&self, at: u64, end: u64) -> Frames {
+        let window = Window::new(Arc::clone(&self.file), READ_AHEAD);
+        Frames { window, path: self.path.clone(), at, len: end, last_frame: 0 }
+    }
+
+    /// Whether there is a good frame from here to there, with this check.
+    pub(super) fn has_frame(&self, at: u64, end: u64, check: u32) -> io::Result<bool> {
+        if at < FILE_HEADER || at >= end || end > self.file.metadata()?.len() {
+            return Ok(false);
+        }
+        let mut window = Window::new(Arc::clone(&self.file), 0);
+        let found = frame_at(&mut window, at, end)?;
+        Ok(found.is_some_and(|(len, _)| at + len as u64 == end) && frame_check(&self.file, at)? == check)
     }
 
     /// Writes a frame, and empties it. After an error it is as if nothing had been tried.
@@ -191,6 +235,7 @@ impl Log {
             self.rough = self.file.set_len(self.end).is_err();
             return Err(error);
         }
+        self.last_frame = self.end;
         self.end += frame.bytes.len() as u64;
         self.told = self.synced;
         frame.clear();
@@ -252,6 +297,7 @@ pub(super) struct Frames {
     path: PathBuf,
     at: u64,
     len: u64,
+    last_frame: u64,
 }
 
 /// What comes next in a file.
@@ -273,6 +319,11 @@ impl Frames {
         self.at
     }
 
+    /// Where the frame is that was read last.
+    pub(super) fn last_frame(&self) -> u64 {
+        self.last_frame
+    }
+
     pub(super) fn next(&mut self) -> Result<Next<'_>, IndexError> {
         let at = self.at;
         let io = |source| IndexError::io(&self.path, source);
@@ -283,6 +334,7 @@ impl Frames {
             return self.bad(at);
         };
         self.at = at + len as u64;
+        self.last_frame = at;
         let bytes = self.window.exact(at, len).map_err(|source| IndexError::io(&self.path, source))?;
         Ok(Next::Records { at: at + FRAME_HEADER as u64, bytes: &bytes[FRAME_HEADER..] })
     }
@@ -302,6 +354,13 @@ impl Frames {
         }
         Ok(Next::End { at, torn: self.len - at })
     }
+}
+
+/// What the frame at this place says of itself.
+pub(super) fn frame_check(file: &File, at: u64) -> io::Result<u32> {
+    let mut check = [0; 4];
+    file.read_exact_at(&mut check, at + 5)?;
+    Ok(u32::from_le_bytes(check))
 }
 
 /// Length of the good frame at this place, and how far it knows the file to be on the disk.

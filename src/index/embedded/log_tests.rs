@@ -62,7 +62,7 @@ fn a_tail_cut_anywhere_is_a_torn_frame_and_no_more() {
         let end = if good == 0 { FILE_HEADER } else { ends[good - 1] };
         assert_eq!((all.len(), at, torn), (good, end, cut - end), "{cut}");
         let (mut log, _) = Log::open(&path, Kind::Documents).unwrap();
-        log.cut(at);
+        log.cut(at, FILE_HEADER);
         put(&mut log, b"x");
         let (all, _, torn) = read(&path).unwrap();
         assert_eq!((all.len(), torn), (good + 1, 0), "{cut}");
@@ -138,4 +138,19 @@ proptest! {
         std::fs::write(&path, file).unwrap();
         let _ = read(&path);
     }
+}
+
+/// A server that is stopped before it has read everything must not call what is torn safe.
+#[test]
+fn what_has_not_been_read_is_not_said_to_be_on_the_disk() {
+    let (_directory, path) = scratch();
+    let ends = three(&path);
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..ends[2] as usize - 1]).unwrap();
+    let (mut log, _) = Log::open(&path, Kind::Documents).unwrap();
+    assert!(!log.is_dirty());
+    log.handle_synced(log.known_end()).unwrap();
+    drop(log);
+    let (all, at, torn) = read(&path).unwrap();
+    assert_eq!((all.len(), at, torn), (2, ends[1], ends[2] - 1 - ends[1]));
 }

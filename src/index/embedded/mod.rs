@@ -6,6 +6,7 @@
 //! | `documents-G.log` | every URL in order of arrival, with its document's name and its host |
 //! | `ends-G-N.log` | how documents ended, lately |
 //! | `cells-G` | how documents ended: eight bytes for each, at its number |
+//! | `prints-G` | fingerprints and hosts of all but the last documents, so that a start need not read all of them; made again if it is missing or damaged |
 //!
 //! G counts compactions. An addition is answered when its record has been handed to the system (`write`), so it
 //! survives the death of the process at any moment; a report is written at once, too. The system is told to put both on
@@ -21,6 +22,7 @@
 //!
 //! Not here: clocks and pauses of hosts.
 
+mod blocks;
 mod ends;
 mod error;
 mod files;
@@ -30,6 +32,7 @@ mod prints;
 mod queues;
 mod reader;
 mod record;
+mod seal;
 mod store;
 pub mod tool;
 mod window;
@@ -95,6 +98,7 @@ pub struct EmbeddedIndex {
     sync_at: Option<Instant>,
     syncing: Option<JoinHandle<io::Result<[u64; 2]>>>,
     settling: Option<JoinHandle<io::Result<()>>>,
+    sealing: Option<JoinHandle<io::Result<u64>>>,
     retry_at: Option<Instant>,
     errors: ErrorLog,
     counters: Arc<Counters>,
@@ -129,6 +133,7 @@ impl EmbeddedIndex {
             sync_at: None,
             syncing: None,
             settling: None,
+            sealing: None,
             retry_at: None,
             errors: ErrorLog::default(),
             counters: Arc::default(),
@@ -245,12 +250,17 @@ impl EmbeddedIndex {
                 }
             }
         }
+        if self.sealing.is_none()
+            && let Some(seal) = self.store.seal_some()
+        {
+            self.sealing = Some(tokio::task::spawn_blocking(|| seal.run()));
+        }
         self.retry_at = self.retry_at.filter(|at| *at > now);
     }
 
     fn start_sync(&self) -> JoinHandle<io::Result<[u64; 2]>> {
         let logs = [&self.store.log, self.store.ends.log()];
-        let [documents, ends] = logs.map(|log| (Arc::clone(log.file()), log.end()));
+        let [documents, ends] = logs.map(|log| (Arc::clone(log.file()), log.known_end()));
         tokio::task::spawn_blocking(move || {
             documents.0.sync_data()?;
             ends.0.sync_data()?;
@@ -281,6 +291,15 @@ impl EmbeddedIndex {
         self.errors.note(error);
     }
 
+    /// Looks whether the block is on the disk, and does not wait for it.
+    async fn mind_seal(&mut self) {
+        if self.sealing.as_ref().is_some_and(JoinHandle::is_finished) {
+            let result = ended(&mut self.sealing).await;
+            self.sealing = None;
+            self.store.sealer.handle_sealed(result);
+        }
+    }
+
     /// Until there is something to do. May be dropped at any time.
     async fn rest(&mut self) {
         let nap = self.store.next_time().map(|time| {
@@ -303,6 +322,10 @@ impl EmbeddedIndex {
             result = ended(&mut self.settling) => {
                 self.settling = None;
                 self.handle_settled(result);
+            }
+            result = ended(&mut self.sealing) => {
+                self.sealing = None;
+                self.store.sealer.handle_sealed(result);
             }
             () = sleep => {}
         }
@@ -361,6 +384,7 @@ impl DocumentIndex for EmbeddedIndex {
             self.keep_house();
             if self.is_loading() {
                 self.load_some();
+                self.mind_seal().await;
                 tokio::task::yield_now().await;
             } else if self.store.wake(unix_seconds()) {
                 self.grown = true;
@@ -374,6 +398,9 @@ impl DocumentIndex for EmbeddedIndex {
         if self.syncing.is_some() {
             let result = ended(&mut self.syncing).await;
             self.handle_synced(result);
+        }
+        if self.sealing.is_some() {
+            let _ = ended(&mut self.sealing).await;
         }
         if let Err(error) = self.store.sync() {
             tracing::error!(%error, unwritten = self.store.ends.unwritten(), "the document index is not all on the disk");

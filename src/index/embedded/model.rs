@@ -1,5 +1,6 @@
 //! The store against a dull model, through crashes: random additions, requests, reports and syncs; then the process
-//! dies (nothing is lost), or the power fails (what was written since the last sync is cut anywhere, or zeroed).
+//! dies (nothing is lost), or the power fails (what was written since the last sync is cut anywhere, or zeroed). What
+//! happens to the blocks meanwhile is of no importance: they are cut, zeroed, changed, or gone.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::ends::{Ended, How, State};
@@ -46,6 +47,10 @@ struct Model {
     safe: usize,
     /// Bytes of the two logs that are on the disk, whatever the store knows of it.
     floors: [u64; 2],
+    /// Documents of a block.
+    block: usize,
+    /// Blocks that counted when a store was opened, over all.
+    blocks: usize,
 }
 
 /// Says which seed it was.
@@ -62,6 +67,7 @@ impl Model {
         let mut rng = Rng::with_seed(seed);
         let directory = tempfile::tempdir().unwrap();
         let recrawl = rng.bool();
+        let block = rng.usize(1..60);
         let mut model = Model {
             rng,
             seed,
@@ -72,6 +78,8 @@ impl Model {
             arrivals: Vec::new(),
             safe: 0,
             floors: [FILE_HEADER; 2],
+            block,
+            blocks: 0,
         };
         model.open();
         model
@@ -80,8 +88,14 @@ impl Model {
     fn open(&mut self) {
         let after = self.recrawl.then_some(Duration::from_secs(RECRAWL_AFTER));
         let mut store = Store::open(self.directory.path(), after).unwrap();
+        store.sealer.full = self.block;
+        self.blocks += store.load.as_ref().map_or(0, |load| load.blocks());
         // Some at a time, or all at once.
-        while !store.load_some(1 + self.rng.u64(..200), self.now).unwrap() {}
+        while !store.load_some(1 + self.rng.u64(..200), self.now).unwrap() {
+            if self.rng.bool() {
+                store.seal();
+            }
+        }
         self.store = Some(store);
     }
 
@@ -100,7 +114,8 @@ impl Model {
             0..40 => self.add(),
             40..65 => self.take(),
             65..85 => self.report(),
-            85..90 => self.sync(),
+            85..88 => self.sync(),
+            88..90 => self.store().seal(),
             90..92 => self.settle(),
             92..94 => self.now += self.rng.u64(..RECRAWL_AFTER),
             94..95 => self.compact(),
@@ -125,6 +140,11 @@ impl Model {
             .collect();
         let now = self.now;
         let had_ghosts = self.store().has_ghosts;
+        if had_ghosts {
+            // Before anything else the ends are put into cells: what is there is on the disk then.
+            self.floors[0] = self.store().log.end();
+            self.all_is_safe();
+        }
         let (answers, error) = self.store().insert(&urls, now);
         assert!(error.is_none() && !self.store().has_ghosts);
         if had_ghosts {
@@ -262,6 +282,9 @@ impl Model {
                 self.tear(&path, floor, end);
             }
         }
+        if self.rng.bool() {
+            self.harm_blocks();
+        }
         self.open();
         let count = self.store().reader.count() as usize;
         assert!((self.safe..=self.arrivals.len()).contains(&count));
@@ -280,6 +303,27 @@ impl Model {
             file.set_len(cut).unwrap();
         } else {
             file.write_all_at(&vec![0; (end - cut) as usize], cut).unwrap();
+        }
+    }
+
+    /// Something happens to the file of the blocks.
+    fn harm_blocks(&mut self) {
+        let names = super::files::names(self.directory.path()).unwrap();
+        let Some(name) = names.iter().find(|name| name.starts_with("prints-")) else { return };
+        let path = self.directory.path().join(name);
+        let file = File::options().read(true).write(true).open(&path).unwrap();
+        let len = file.metadata().unwrap().len();
+        let at = self.rng.u64(..=len);
+        match self.rng.u32(..4) {
+            0 => std::fs::remove_file(&path).unwrap(),
+            1 => file.set_len(at).unwrap(),
+            2 => file.write_all_at(&vec![0; self.rng.usize(..300)], at).unwrap(),
+            _ => {
+                let mut byte = [0];
+                if file.read_at(&mut byte, at).unwrap() == 1 {
+                    file.write_all_at(&[byte[0] ^ 1 << self.rng.u32(..8)], at).unwrap();
+                }
+            }
         }
     }
 
@@ -363,6 +407,7 @@ fn end(rng: &mut Rng) -> End {
 
 #[test]
 fn nothing_accepted_is_lost_and_nothing_ended_comes_again() {
+    let mut blocks = 0;
     for seed in 0..150 {
         let mut model = Model::new(seed);
         for _ in 0..80 {
@@ -370,7 +415,9 @@ fn nothing_accepted_is_lost_and_nothing_ended_comes_again() {
         }
         model.check();
         model.drain();
+        blocks += model.blocks;
     }
+    assert!(blocks > 500, "{blocks}: the blocks were of use");
 }
 
 #[test]

@@ -5,7 +5,7 @@
 
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
-const SHARDS: usize = 1 << 12;
+pub(super) const SHARDS: usize = 1 << 12;
 /// No number: a place that is free.
 pub(super) const NONE: u32 = u32::MAX;
 const FIRST_LEN: usize = 8;
@@ -114,6 +114,11 @@ impl Prints {
             let (print, number) = entries[place as usize];
             self.set(print, number).into_iter().for_each(&mut on_before);
         }
+    }
+
+    /// Makes room for `n` more in one shard.
+    pub(super) fn reserve(&mut self, shard: u16, n: usize) {
+        self.shards[usize::from(shard)].reserve(n);
     }
 
     /// `print` is unknown from now on.

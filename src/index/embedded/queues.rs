@@ -24,7 +24,7 @@ pub(super) struct Queues {
 struct Host {
     /// Its own seed for its URLs.
     seed: u64,
-    /// Where its name is in the file, and its length in the lowest byte.
+    /// Where its name is, packed.
     name: u64,
     head: u32,
     tail: u32,
@@ -35,6 +35,17 @@ struct Host {
 pub(super) struct NameAt {
     pub(super) offset: u64,
     pub(super) len: usize,
+}
+
+impl NameAt {
+    /// In one number: the length is in the lowest byte.
+    pub(super) fn packed(self) -> u64 {
+        self.offset << 8 | self.len as u64
+    }
+
+    pub(super) fn unpacked(number: u64) -> NameAt {
+        NameAt { offset: number >> 8, len: (number & 0xff) as usize }
+    }
 }
 
 impl Queues {
@@ -63,7 +74,7 @@ impl Queues {
     pub(super) fn insert(&mut self, name: Print, at: NameAt) -> u32 {
         let number = self.hosts.len() as u32;
         self.names.set(name, number);
-        let host = Host { seed: name.bits, name: at.offset << 8 | at.len as u64, head: NONE, tail: NONE };
+        let host = Host { seed: name.bits, name: at.packed(), head: NONE, tail: NONE };
         self.hosts.push(host);
         number
     }
@@ -80,8 +91,7 @@ impl Queues {
 
     /// Where a host's name is.
     pub(super) fn name(&self, host: u32) -> NameAt {
-        let name = self.hosts[host as usize].name;
-        NameAt { offset: name >> 8, len: (name & 0xff) as usize }
+        NameAt::unpacked(self.hosts[host as usize].name)
     }
 
     /// What the host's name is seen as by those who reject it.

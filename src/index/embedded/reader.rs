@@ -9,7 +9,8 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-const STEP: usize = 16;
+/// Of so many documents the place of one is known.
+pub(super) const STEP: usize = 16;
 const READ_AHEAD: usize = 4096;
 const NAME_MAX: usize = 256;
 
@@ -49,6 +50,18 @@ impl Reader {
             self.places.push(offset);
         }
         self.count += 1;
+    }
+
+    /// So many more documents, and the places of some of them, as they were [`Reader::places`] once.
+    pub(super) fn push_many(&mut self, count: u32, places: impl Iterator<Item = u64>) {
+        self.places.extend(places);
+        self.count += count;
+        debug_assert_eq!(self.places.len(), (self.count as usize).div_ceil(STEP));
+    }
+
+    /// Where every sixteenth document is.
+    pub(super) fn places(&self) -> &[u64] {
+        &self.places
     }
 
     /// The file is good up to here. What is behind it may be anything, and is not read: what has been read never changes.

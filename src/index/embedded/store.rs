@@ -3,6 +3,7 @@
 //! What is known of every document in RAM: a fingerprint with its number (and four bytes more while it waits); URLs,
 //! names and ends stay in files. What is accepted is in the file before anybody is told so.
 
+use super::blocks::Blocks;
 use super::ends::{Ended, Ends, How, State};
 use super::error::IndexError;
 use super::files::{Directory, documents_path};
@@ -12,7 +13,8 @@ use super::prints::{NONE, Print, Prints};
 use super::queues::{NameAt, Queues};
 use super::reader::Reader;
 use super::record::{Document, HostOf, Record};
-use crate::document::{Candidate, End, Report};
+use super::seal::Sealer;
+use crate::document::{Candidate, End, Report, Tried};
 use crate::ids::DocId;
 use crate::index::doc_ids::DocIds;
 use crate::index::memory::TURN;
@@ -91,6 +93,7 @@ pub(super) struct Store {
     pub(super) load: Option<Load>,
     /// The logs hold ends of documents that are lost: they must be gone before their numbers are given again.
     pub(super) has_ghosts: bool,
+    pub(super) sealer: Sealer,
     batch: Batch,
 }
 
@@ -141,7 +144,9 @@ impl Store {
             }
         };
         let ends = Ends::open(&directory.path, generation)?;
-        let load = frames.map(|frames| Load::new(frames, ends.cells()));
+        let blocks = Blocks::open(&directory.path, generation, &log)?;
+        let sealer = Sealer::new(&blocks);
+        let load = frames.map(|frames| Load::new(frames, blocks, ends.cells()));
         Ok(Store {
             reader: Reader::new(log.file(), log.path()),
             directory,
@@ -157,6 +162,7 @@ impl Store {
             recrawl_after,
             load,
             has_ghosts: false,
+            sealer,
             batch: Batch::default(),
         })
     }
@@ -168,7 +174,7 @@ impl Store {
 
     /// Bytes of RAM that grow with the documents.
     pub(super) fn memory(&self) -> usize {
-        self.known.bytes() + self.queues.bytes() + self.reader.bytes()
+        self.known.bytes() + self.queues.bytes() + self.reader.bytes() + self.sealer.bytes()
     }
 
     /// Puts URLs in. What cannot be written now was never there: [`Added::NoRoom`]; the error is returned beside.
@@ -295,6 +301,10 @@ impl Store {
             }
             let number = self.reader.count();
             self.reader.push(at + entry.place as u64);
+            if let Some(name) = entry.new_host {
+                self.sealer.push_host(name, self.queues.name(entry.host));
+            }
+            self.sealer.push(entry.print, entry.host, entry.doc.0, entry.not_before);
             self.counts.pending += 1;
             match entry.not_before {
                 Some(time) => self.timed.push(Reverse((time, number, entry.host))),
@@ -383,7 +393,13 @@ impl Store {
             match self.reader.read(number).map(|record| url_of(&name, record)) {
                 Ok(Some((doc, url))) => {
                     self.given.insert(doc, number);
-                    list.push(Candidate { doc, url, ip: None, wait: Duration::ZERO });
+                    list.push(Candidate {
+                        doc,
+                        url,
+                        ip: None,
+                        wait: Duration::ZERO,
+                        tried: Tried::default(),
+                    });
                 }
                 Ok(None) => on_error(IndexError::damaged(self.log.path(), 0, "a document has no URL")),
                 Err(error) => on_error(error),

@@ -147,6 +147,7 @@ fn put(store: &mut Store, batch: Vec<Line>, imported: &mut Imported) -> Result<(
     if store.ends.is_full() {
         store.settle()?;
     }
+    store.seal();
     Ok(())
 }
 
@@ -213,7 +214,16 @@ pub fn compact(directory: &Path) -> Result<(u64, u64), ToolError> {
     std::fs::rename(&unfinished, &path).map_err(io(&path))?;
     sync_directory(&path).map_err(io(&path))?;
     store.directory.clean(generation)?;
+    // The next start shall find its blocks.
+    let store = reopen(store)?;
     Ok((before, store.directory.bytes()?))
+}
+
+/// The index again, as it is in the directory now.
+fn reopen(store: Store) -> Result<Store, IndexError> {
+    let mut store = Store::open_in(store.directory, None)?;
+    store.load_all(unix_seconds())?;
+    Ok(store)
 }
 
 /// The index that [`compact`] writes.

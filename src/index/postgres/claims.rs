@@ -1,9 +1,10 @@
 //! Claims in the database: one function for each thing that is done with them, each one transaction.
 
 use super::database::DatabaseError;
+use super::orders::{self, FleetOrder, HostOrder};
 use crate::claim::{ClaimKey, OwedClock, Wish};
 use crate::time::{Duration, micros_rounded_up};
-use deadpool_postgres::{GenericClient, Object};
+use deadpool_postgres::{GenericClient, Object, Transaction};
 use tokio_postgres::Row;
 
 /// Servers that are late looked at per cycle, and claims taken from each.
@@ -28,7 +29,7 @@ pub(super) struct Expiries {
 pub(super) struct Outlook {
     /// Hosts that we could claim.
     pub(super) something: bool,
-    /// Hosts that others have, or are about to.
+    /// Hosts that others have, or are about to; or that nobody may have, for a while.
     pub(super) others_at_work: bool,
 }
 
@@ -42,8 +43,8 @@ pub(super) struct ClaimedHost {
 /// What became of a wish for a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Wanted {
-    /// It is ours.
-    Good(OwedClock),
+    /// It is ours, with what operators have ordered, if it is a host.
+    Good(OwedClock, Option<HostOrder>),
     /// It is not, and will not be soon.
     Elsewhere {
         /// The holder came later than we.
@@ -66,37 +67,50 @@ pub(super) async fn register(
     client: &Object,
     name: &str,
     expiries: Expiries,
-) -> Result<Epoch, DatabaseError> {
+) -> Result<(Epoch, FleetOrder), DatabaseError> {
     let statement = client.prepare_cached(include_str!("sql/register.sql")).await?;
     let (first, second) = (micros(expiries.first), micros(expiries.second));
-    Ok(Epoch(client.query_one(&statement, &[&name, &first, &second]).await?.get(0)))
+    let row = client.query_one(&statement, &[&name, &first, &second]).await?;
+    Ok((Epoch(row.get("epoch")), orders::fleet_order(&row)))
 }
 
-/// How many claims were taken from us since we came; `None` if all were, and we are forgotten.
+/// How many claims were taken from us since we came, and what is ordered for everything; `None` if all were, and we are
+/// forgotten.
 pub(super) async fn renew(
     client: &Object,
     epoch: Epoch,
     expiries: Expiries,
-) -> Result<Option<i64>, DatabaseError> {
+) -> Result<Option<(i64, FleetOrder)>, DatabaseError> {
     let statement = client.prepare_cached(include_str!("sql/renew.sql")).await?;
     let (first, second) = (micros(expiries.first), micros(expiries.second));
     let row = client.query_opt(&statement, &[&epoch.0, &first, &second]).await?;
-    Ok(row.map(|row| row.get(0)))
+    Ok(row.map(|row| (row.get("losses"), orders::fleet_order(&row))))
 }
 
-/// Frees what servers that are late, or dead, have held for too long.
-pub(super) async fn free_late(client: &mut Object, us: Epoch) -> Result<u64, DatabaseError> {
+/// Some servers that are late, or dead.
+pub(super) async fn late(client: &Object, us: Epoch) -> Result<Vec<Epoch>, DatabaseError> {
+    let statement = client.prepare_cached(include_str!("sql/late.sql")).await?;
+    let rows = client.query(&statement, &[&us.0, &LATE_MAX]).await?;
+    Ok(rows.iter().map(|row| Epoch(row.get(0))).collect())
+}
+
+/// Frees what a server that is late, or dead, has held for too long, or some of it.
+pub(super) async fn free_late(client: &mut Object, late: Epoch) -> Result<(), DatabaseError> {
     let transaction = client.transaction().await?;
     let statement = transaction.prepare_cached(include_str!("sql/expired.sql")).await?;
-    let late = transaction.query(&statement, &[&us.0, &LATE_MAX]).await?;
-    let mut all = 0;
-    for row in late {
-        all += free_one(&transaction, Epoch(row.get("epoch")), row.get("dead")).await?;
+    // Else it was not late after all, or another looks at it.
+    if let Some(row) = transaction.query_opt(&statement, &[&late.0]).await? {
+        free_one(&transaction, late, row.get("dead")).await?;
     }
-    let statement = transaction.prepare_cached(include_str!("sql/free_forgotten.sql")).await?;
-    transaction.execute(&statement, &[&FREED_MAX]).await?;
     transaction.commit().await?;
-    Ok(all)
+    Ok(())
+}
+
+/// Frees hosts that were promised to a server which does not come for them.
+pub(super) async fn free_forgotten(client: &Object) -> Result<(), DatabaseError> {
+    let statement = client.prepare_cached(include_str!("sql/free_forgotten.sql")).await?;
+    client.execute(&statement, &[&FREED_MAX]).await?;
+    Ok(())
 }
 
 async fn free_one(transaction: &impl GenericClient, late: Epoch, dead: bool) -> Result<u64, DatabaseError> {
@@ -113,8 +127,10 @@ async fn free_one(transaction: &impl GenericClient, late: Epoch, dead: bool) -> 
         let statement = transaction.prepare_cached(include_str!("sql/free_promised.sql")).await?;
         let promised = transaction.execute(&statement, &[&late.0, &FREED_MAX]).await?;
         if promised < FREED_MAX as u64 {
-            let statement = transaction.prepare_cached(include_str!("sql/bury.sql")).await?;
-            transaction.execute(&statement, &[&late.0]).await?;
+            for sql in [include_str!("sql/bury.sql"), include_str!("sql/bury_guard.sql")] {
+                let statement = transaction.prepare_cached(sql).await?;
+                transaction.execute(&statement, &[&late.0]).await?;
+            }
         }
     }
     Ok(freed)
@@ -126,7 +142,7 @@ pub(super) async fn outlook(client: &Object, us: Epoch) -> Result<Outlook, Datab
     let is = |column: &str| row.get::<_, bool>(column);
     Ok(Outlook {
         something: is("for_us") || is("for_anyone"),
-        others_at_work: is("for_others") || is("held_by_others"),
+        others_at_work: is("for_others") || is("held_by_others") || is("stopped"),
     })
 }
 
@@ -155,6 +171,15 @@ pub(super) async fn claim_hosts(
     Ok(hosts)
 }
 
+/// A transaction that changes claims of ours. What an earlier one has sent, and nobody waits for any more, is over by the
+/// time that this has begun, or comes to nothing.
+async fn begin(client: &mut Object, us: Epoch) -> Result<Transaction<'_>, DatabaseError> {
+    let transaction = client.transaction().await?;
+    let statement = transaction.prepare_cached(include_str!("sql/guard.sql")).await?;
+    transaction.execute(&statement, &[&us.0]).await?;
+    Ok(transaction)
+}
+
 /// Claims keys, and says of hosts that something is about to be sent to them. The answers are in the same order.
 pub(super) async fn want(
     client: &mut Object,
@@ -162,7 +187,7 @@ pub(super) async fn want(
     wanted: &[(ClaimKey, Wish)],
 ) -> Result<Vec<Wanted>, DatabaseError> {
     let mut answers = Vec::with_capacity(wanted.len());
-    let transaction = client.transaction().await?;
+    let transaction = begin(client, us).await?;
     let hosts = want_hosts(&transaction, us, wanted).await?;
     let (keys, holders) = want_keys(&transaction, us, wanted).await?;
     transaction.commit().await?;
@@ -173,7 +198,10 @@ pub(super) async fn want(
         };
         let row = rows.iter().find(|row| row.get::<_, &str>(0) == name);
         answers.push(match row {
-            Some(row) => Wanted::Good(clock(row)),
+            Some(row) => {
+                let is_host = matches!(key, ClaimKey::Host(_));
+                Wanted::Good(clock(row), is_host.then(|| orders::host_order(row)))
+            }
             None if matches!(key, ClaimKey::Host(_)) => Wanted::Elsewhere { younger: false },
             None => match holders.iter().find(|row| row.get::<_, &str>("key") == name) {
                 Some(row) if row.get::<_, Option<bool>>("alive") == Some(true) => {
@@ -258,7 +286,7 @@ pub(super) async fn give_back(
     given: &[GivenBack],
     promise: Duration,
 ) -> Result<(), DatabaseError> {
-    let transaction = client.transaction().await?;
+    let transaction = begin(client, us).await?;
     let (hosts, keys): (Vec<_>, Vec<_>) = given.iter().partition(|g| matches!(g.key, ClaimKey::Host(_)));
     if !hosts.is_empty() {
         let columns = Columns::of(hosts.iter().map(|given| (&given.key, given.clock)));
@@ -267,46 +295,66 @@ pub(super) async fn give_back(
         let statement = transaction.prepare_cached(include_str!("sql/lock_hosts.sql")).await?;
         transaction.query(&statement, &[&us.0, &columns.names]).await?;
         let statement = transaction.prepare_cached(include_str!("sql/give_hosts_back.sql")).await?;
-        let Columns { names, opens, held, strikes } = &columns;
+        let Columns { names, opens, held, strikes, gaps } = &columns;
         let promise = micros(promise);
-        transaction.execute(&statement, &[&us.0, names, &promise, opens, held, strikes, &because]).await?;
+        transaction
+            .execute(&statement, &[&us.0, names, &promise, opens, held, strikes, gaps, &because])
+            .await?;
     }
     if !keys.is_empty() {
         let columns = Columns::of(keys.iter().map(|given| (&given.key, given.clock)));
-        write_clocks(&transaction, include_str!("sql/give_keys_back.sql"), us, &columns).await?;
+        write_key_clocks(&transaction, include_str!("sql/give_keys_back.sql"), us, &columns).await?;
     }
     transaction.commit().await?;
     Ok(())
 }
 
-/// Notes what is owed to keys that are held on.
-pub(super) async fn note(
+/// What a clock is written for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Clocks {
+    /// The key is held on, and something may be in flight under it.
+    Note,
+    /// It is held on, and nothing is in flight.
+    Rest,
+}
+
+/// Writes what is owed to keys that are held on.
+pub(super) async fn write(
     client: &mut Object,
     us: Epoch,
+    what: Clocks,
     notes: &[(ClaimKey, OwedClock)],
 ) -> Result<(), DatabaseError> {
-    let transaction = client.transaction().await?;
+    let transaction = begin(client, us).await?;
+    let (hosts_sql, keys_sql) = match what {
+        Clocks::Note => (include_str!("sql/note_hosts.sql"), include_str!("sql/note_keys.sql")),
+        Clocks::Rest => (include_str!("sql/rest_hosts.sql"), include_str!("sql/rest_keys.sql")),
+    };
     let (hosts, keys): (Vec<_>, Vec<_>) = notes.iter().partition(|(key, _)| matches!(key, ClaimKey::Host(_)));
-    for (list, sql) in
-        [(hosts, include_str!("sql/note_hosts.sql")), (keys, include_str!("sql/note_keys.sql"))]
-    {
-        if !list.is_empty() {
-            let columns = Columns::of(list.iter().map(|(key, clock)| (key, Some(*clock))));
-            write_clocks(&transaction, sql, us, &columns).await?;
-        }
+    if !hosts.is_empty() {
+        let columns = Columns::of(hosts.iter().map(|(key, clock)| (key, Some(*clock))));
+        let Columns { names, opens, held, strikes, gaps } = &columns;
+        let statement = transaction.prepare_cached(include_str!("sql/lock_hosts.sql")).await?;
+        transaction.query(&statement, &[&us.0, names]).await?;
+        let statement = transaction.prepare_cached(hosts_sql).await?;
+        transaction.execute(&statement, &[&us.0, names, opens, held, strikes, gaps]).await?;
+    }
+    if !keys.is_empty() {
+        let columns = Columns::of(keys.iter().map(|(key, clock)| (key, Some(*clock))));
+        write_key_clocks(&transaction, keys_sql, us, &columns).await?;
     }
     transaction.commit().await?;
     Ok(())
 }
 
-async fn write_clocks(
+async fn write_key_clocks(
     client: &impl GenericClient,
     sql: &str,
     us: Epoch,
     columns: &Columns,
 ) -> Result<(), DatabaseError> {
     let statement = client.prepare_cached(sql).await?;
-    let Columns { names, opens, held, strikes } = columns;
+    let Columns { names, opens, held, strikes, .. } = columns;
     client.execute(&statement, &[&us.0, names, opens, held, strikes]).await?;
     Ok(())
 }
@@ -341,11 +389,13 @@ struct Columns {
     opens: Vec<Option<i64>>,
     held: Vec<Option<i64>>,
     strikes: Vec<Option<i16>>,
+    gaps: Vec<Option<i64>>,
 }
 
 impl Columns {
     fn of<'a>(clocks: impl Iterator<Item = (&'a ClaimKey, Option<OwedClock>)>) -> Columns {
-        let mut columns = Columns { names: vec![], opens: vec![], held: vec![], strikes: vec![] };
+        let mut columns =
+            Columns { names: vec![], opens: vec![], held: vec![], strikes: vec![], gaps: vec![] };
         for (key, clock) in clocks {
             columns.names.push(match key {
                 ClaimKey::Host(name) => name.to_string(),
@@ -354,25 +404,30 @@ impl Columns {
             columns.opens.push(clock.map(|clock| micros(clock.opens_in)));
             columns.held.push(clock.map(|clock| micros(clock.held_for)));
             columns.strikes.push(clock.map(|clock| clock.strikes.into()));
+            columns.gaps.push(clock.map(|clock| micros(clock.gap)));
         }
         columns
     }
 }
 
 fn clock(row: &Row) -> OwedClock {
-    let owed = |column: &str| {
-        let micros = row.get::<_, Option<i64>>(column).unwrap_or(0);
-        Duration::from_micros(u64::try_from(micros).unwrap_or(0))
-    };
+    let owed = |column: &str| duration(row, column);
     OwedClock {
         opens_in: owed("opens_in"),
         held_for: owed("held_for"),
         strikes: u8::try_from(row.get::<_, i16>("strikes")).unwrap_or(u8::MAX),
+        gap: owed("gap"),
         dark_since: row.get::<_, Option<i64>>("dark_since").map(|_| owed("dark_since")),
     }
 }
 
-fn key_from(text: &str) -> Option<ClaimKey> {
+/// Microseconds in a column; none, and less than none, is zero.
+pub(super) fn duration(row: &Row, column: &str) -> Duration {
+    let micros = row.get::<_, Option<i64>>(column).unwrap_or(0);
+    Duration::from_micros(u64::try_from(micros).unwrap_or(0))
+}
+
+pub(super) fn key_from(text: &str) -> Option<ClaimKey> {
     let (kind, name) = text.split_once(':')?;
     match kind {
         "ip" => name.parse().ok().map(ClaimKey::Ip),
@@ -383,7 +438,7 @@ fn key_from(text: &str) -> Option<ClaimKey> {
 }
 
 /// A century at most: later than that is never.
-fn micros(duration: Duration) -> i64 {
+pub(super) fn micros(duration: Duration) -> i64 {
     const CENTURY: u64 = 100 * 365 * 86_400 * 1_000_000;
     micros_rounded_up(duration).min(CENTURY) as i64
 }

@@ -62,17 +62,27 @@ pub(super) struct Database {
 }
 
 impl Database {
-    /// Nothing is connected yet.
-    pub(super) fn new(url: &str, name: &str, limit: Duration) -> Result<Database, DatabaseError> {
+    /// Nothing is connected yet. `idle`: how long the database keeps a transaction open in which nothing happens, and the
+    /// locks that it has.
+    pub(super) fn new(
+        url: &str,
+        name: &str,
+        limit: Duration,
+        idle: Duration,
+    ) -> Result<Database, DatabaseError> {
         let (mut config, tls) = tls::configure(url)?;
         config.connect_timeout(limit);
         if config.get_application_name().is_none() {
             config.application_name(name);
         }
-        if config.get_options().is_none() {
-            // Should we be gone, the database must not go on for long.
-            config.options(format!("-c statement_timeout={}", limit.as_millis().max(1)));
-        }
+        // Should we be gone, or stopped, the database must not go on for long. What the URL says comes later, and counts.
+        let ours = format!(
+            "-c statement_timeout={} -c idle_in_transaction_session_timeout={}",
+            limit.as_millis().max(1),
+            idle.as_millis().max(1)
+        );
+        let theirs = config.get_options().map(|options| format!(" {options}")).unwrap_or_default();
+        config.options(ours + &theirs);
         let manager =
             Manager::from_config(config, tls, ManagerConfig { recycling_method: RecyclingMethod::Fast });
         let pool = Pool::builder(manager).max_size(CONNECTIONS).build();

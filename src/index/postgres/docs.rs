@@ -1,8 +1,8 @@
 //! Documents in the database: how they come in, go out as candidates, and end.
 
-use super::claims::Epoch;
+use super::claims::{Epoch, micros};
 use super::database::DatabaseError;
-use crate::document::{Candidate, End, Report};
+use crate::document::{Candidate, End, Report, Tried};
 use crate::ids::DocId;
 use crate::index::{Added, Addition};
 use crate::time::Duration;
@@ -49,11 +49,13 @@ pub(super) async fn open(client: &Object, lines: &[Line], each: usize) -> Result
             let url = Url::parse(row.get("url")).ok();
             let wait = row.get::<_, Option<i64>>("wait").and_then(|micros| u64::try_from(micros).ok());
             let wait = Duration::from_micros(wait.unwrap_or(0));
+            let count = |column: &str| u32::try_from(row.get::<_, i32>(column)).unwrap_or(0);
+            let tried = Tried { sends: count("attempts"), lost: count("lost") };
             Open {
                 line: row.get::<_, i64>("nth") as usize - 1,
                 place: row.get("place"),
                 doc,
-                candidate: url.map(|url| Candidate { doc, url, ip: None, wait }),
+                candidate: url.map(|url| Candidate { doc, url, ip: None, wait, tried }),
             }
         })
         .collect())
@@ -76,6 +78,22 @@ pub(super) async fn report(
         rows.extend(client.query(&statement, &[&us.0, &docs]).await?);
     }
     Ok(rows.iter().map(|row| DocId(row.get::<_, i64>(0) as u64)).collect())
+}
+
+/// Notes how often documents were sent that have not ended, and when they may be sent again.
+pub(super) async fn note_tried(
+    client: &Object,
+    us: Epoch,
+    list: &[(DocId, Tried, Duration)],
+) -> Result<(), DatabaseError> {
+    let docs: Vec<i64> = list.iter().map(|(doc, _, _)| doc.0 as i64).collect();
+    let count = |count: u32| i32::try_from(count).unwrap_or(i32::MAX);
+    let sends: Vec<i32> = list.iter().map(|(_, tried, _)| count(tried.sends)).collect();
+    let lost: Vec<i32> = list.iter().map(|(_, tried, _)| count(tried.lost)).collect();
+    let waits: Vec<i64> = list.iter().map(|(_, _, wait)| micros(*wait)).collect();
+    let statement = client.prepare_cached(include_str!("sql/tried.sql")).await?;
+    client.execute(&statement, &[&us.0, &docs, &sends, &lost, &waits]).await?;
+    Ok(())
 }
 
 fn state(end: End) -> i16 {

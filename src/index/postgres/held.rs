@@ -40,8 +40,8 @@ pub(super) struct Taken {
     /// Documents that are no URLs.
     pub(super) unusable: Vec<DocId>,
     pub(super) claimed: usize,
-    /// Others have hosts with open documents, or had a moment ago.
-    pub(super) others_at_work: bool,
+    /// Whoever gets nothing now may get something later: others have hosts with open documents, or have just lost them.
+    pub(super) more_later: bool,
 }
 
 /// A request for candidates.
@@ -57,6 +57,10 @@ pub(super) struct Ask {
 impl Held {
     pub(super) fn remove(&mut self, host: &str) {
         self.hosts.remove(host);
+    }
+
+    pub(super) fn knows(&self, host: &str) -> bool {
+        self.hosts.contains_key(host)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -132,7 +136,8 @@ pub(super) async fn take(
     result?;
     if taken.candidates.is_empty() {
         let outlook = database.run(move |client| Box::pin(async move { claims::outlook(client, us).await }));
-        taken.others_at_work = outlook.await?.others_at_work;
+        let claims::Outlook { something, others_at_work } = outlook.await?;
+        taken.more_later = something || others_at_work;
     }
     Ok(taken)
 }

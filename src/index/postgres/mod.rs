@@ -14,7 +14,18 @@
 //! the first send under a claim its `in_flight` is raised: the scheduler sends only under gates whose claim is known to be
 //! raised, and gives a claim back as soon as nothing is pending under it, with what it is owed. Who finds a server
 //! late frees its claims: after the first expiry those under which nothing is in flight, after the second all. The
-//! time until which the lost holder may have sent stays with the row, and the next holder counts its gap from there.
+//! time until which the lost holder may have sent stays with the row, and the next holder counts its gap from there. A claim
+//! that is needed, but was quiet from one renewal to the next, rests: its `in_flight` is lowered, with what it is owed, and
+//! raised again before the next send.
+//!
+//! **Words that were long on their way.** A statement that we gave up waiting for may be carried out later, even after its
+//! repetition. Whatever changes claims begins with a lock in our name (`guards`), so that it comes before its repetition
+//! or to nothing; and the database ends a transaction of a server that was stopped in its midst. After a failure we look
+//! for claims that were given to us without our knowing, and give them back.
+//!
+//! **Orders** of operators are written into the rows of their hosts, or that of the fleet, and numbered (`orders`).
+//! Nobody claims a host that is stopped; whoever claims one is told its orders with the claim, before the first send; and
+//! whoever holds one looks for news once in a cycle.
 //!
 //! **Hand-over.** A key that another server holds cannot be had: the host that needs it is given back with an
 //! affinity for that server, and goes there. So all hosts on an address come to live on one server. A host that needs two
@@ -24,7 +35,8 @@
 //!
 //! **Documents** are given out without writing anything: a holder remembers how far it is in each host's line, and
 //! whoever takes the host over begins at its first open document. A report ends a document if it is open and its host
-//! is claimed under the epoch of whoever reports; else it changes nothing, and is counted as refused.
+//! is claimed under the epoch of whoever reports; else it changes nothing, and is counted as refused. Sends that did not end
+//! it are noted there, so that whoever sends it next counts on.
 //!
 //! **The database is away.** Reports and claims to be given back wait, in order; there are no more of them than
 //! documents and keys held, because without the database nothing new comes in.
@@ -32,13 +44,15 @@
 //! Not here: when something may be sent (`scheduler::claims`). Not anywhere: clocks of machines that were suspended. A
 //! monotonic clock may stand still meanwhile, and then a server that wakes up may send what it had decided to; its
 //! reports are refused all the same. Nor a failover that forgets what was committed: who fails over does so to a
-//! replica that has every commit (`target_session_attrs=read-write` in the URL finds it).
+//! replica that has every commit, and whose clock is not ahead (`target_session_attrs=read-write` in the URL finds it).
 
+mod additions;
 mod claims;
 mod database;
 mod docs;
 mod held;
 mod keeper;
+mod orders;
 mod schema;
 mod tls;
 mod work;
@@ -49,12 +63,15 @@ pub use schema::Migrated;
 use super::{Added, Addition, Counters, DocumentIndex, IndexEvent};
 use crate::claim::{ClaimAction, ClaimKey, ClaimNews, Wish};
 use crate::document::{End, FailReason, Report};
+use crate::order::Instruction;
 use crate::time::Duration;
+use additions::Adding;
 use claims::{Epoch, Expiries};
 use database::Database;
-use hashbrown::HashSet;
+use hashbrown::{HashMap, HashSet};
 use held::{Ask, Held};
-use keeper::{Keeper, Kept};
+use keeper::{Keeper, Kept, News};
+use orders::Ordering;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
@@ -97,7 +114,7 @@ pub struct PostgresIndex {
     losses: i64,
     up: bool,
     held: Held,
-    /// Addresses, aliases and groups that are ours.
+    /// Addresses, aliases and groups that are ours, and hosts that are for something else than their documents.
     keys: HashSet<ClaimKey>,
     /// Wishes that could not be answered yet.
     later: Vec<(ClaimKey, Wish)>,
@@ -112,13 +129,16 @@ pub struct PostgresIndex {
     working: Option<JoinHandle<Outcome>>,
     /// Something failed: nothing is tried before the next renewal.
     stalled: bool,
+    /// The number of the last order heard of, for hosts of ours that have some; and for everything.
+    heard: HashMap<Box<str>, i64>,
+    all_ordered: i64,
+    instructions: VecDeque<Instruction>,
+    ordering: Option<JoinHandle<Ordering>>,
     adds: VecDeque<(Vec<Addition>, oneshot::Sender<Vec<Added>>)>,
     adding: Option<JoinHandle<Adding>>,
     events: VecDeque<IndexEvent>,
     counters: Arc<Counters>,
 }
-
-type Adding = (Vec<Addition>, oneshot::Sender<Vec<Added>>, Result<Vec<Added>, DatabaseError>);
 
 /// What is to be done, in order.
 enum Todo {
@@ -127,6 +147,10 @@ enum Todo {
         again: bool,
     },
     Claims(VecDeque<ClaimAction>),
+    /// To say that we know of orders.
+    Heard(Vec<(Box<str>, i64)>),
+    /// To find claims that are ours without our knowing.
+    Search,
     /// To learn which claims are left, of those that we believe to have.
     Follow {
         losses: i64,
@@ -136,13 +160,14 @@ enum Todo {
 
 /// Creates or changes the tables of the database at `url`, as needed.
 pub async fn migrate(url: &str) -> Result<Migrated, DatabaseError> {
-    schema::migrate(&Database::new(url, "urlserver index migrate", WORK_MAX)?).await
+    schema::migrate(&Database::new(url, "urlserver index migrate", WORK_MAX, WORK_MAX)?).await
 }
 
 impl PostgresIndex {
     /// Will connect in its own time. To be called inside a runtime.
     pub fn new(url: &str, options: &PostgresOptions) -> Result<PostgresIndex, DatabaseError> {
-        let database = Database::new(url, &format!("urlserver {}", options.instance), WORK_MAX)?;
+        let name = format!("urlserver {}", options.instance);
+        let database = Database::new(url, &name, WORK_MAX, options.claim_expiry_1.min(WORK_MAX))?;
         let expiries = Expiries { first: options.claim_expiry_1, second: options.claim_expiry_2 };
         let (news, kept) = mpsc::channel(4);
         let name = options.instance.as_str().into();
@@ -166,6 +191,10 @@ impl PostgresIndex {
             grown: Vec::new(),
             working: None,
             stalled: false,
+            heard: HashMap::new(),
+            all_ordered: 0,
+            instructions: VecDeque::new(),
+            ordering: None,
             adds: VecDeque::new(),
             adding: None,
             events: VecDeque::new(),
@@ -177,26 +206,30 @@ impl PostgresIndex {
     async fn step(&mut self) {
         self.start_work();
         self.start_adding();
+        self.start_ordering();
         tokio::select! {
             Some(kept) = self.kept.recv() => self.handle_kept(kept),
             outcome = join(&mut self.working) => self.handle_outcome(outcome),
             added = join(&mut self.adding) => self.handle_added(added),
+            ordering = join(&mut self.ordering) => self.handle_obeyed(ordering),
         }
     }
 
     fn handle_kept(&mut self, kept: Kept) {
         match kept {
-            Kept::Registered { epoch, until } => self.handle_registered(epoch, until),
-            Kept::Renewed { until, losses } => {
+            Kept::Registered { epoch, until, news } => self.handle_registered(epoch, until, news),
+            Kept::Renewed { until, losses, news } => {
                 self.set_up(true);
                 self.stalled = false;
+                self.handle_news(news);
                 if losses == self.losses {
                     self.tell(vec![ClaimNews::Renewed(until)]);
                 } else if !self.todo.iter().any(|todo| matches!(todo, Todo::Follow { .. })) {
                     self.todo.push_front(Todo::Follow { losses, until });
                 }
             }
-            Kept::Seen { something, others_at_work, wanted } => {
+            Kept::Seen { something, others_at_work, wanted, orders } => {
+                self.handle_unheard(orders);
                 // When others have ended, too, all has.
                 if something && self.hungry || !others_at_work && self.outdone {
                     self.grow();
@@ -212,11 +245,22 @@ impl PostgresIndex {
                 }
                 self.set_up(false);
                 self.refuse_ask();
+                self.refuse_instructions();
             }
         }
     }
 
-    fn handle_registered(&mut self, epoch: Epoch, until: Instant) {
+    /// What all are to know, before anything more is sent.
+    fn handle_news(&mut self, news: News) {
+        let held = |hold: orders::Hold| {
+            let orders::Hold { key, held_for, strikes } = hold;
+            ClaimNews::Held { key, held_for, strikes }
+        };
+        let all = self.hear_all(news.fleet);
+        self.tell(all.into_iter().chain(news.holds.into_iter().map(held)).collect());
+    }
+
+    fn handle_registered(&mut self, epoch: Epoch, until: Instant, news: News) {
         tracing::info!(epoch = epoch.0, "in the shared index");
         if self.epoch.replace(epoch).is_some() {
             tracing::warn!("all claims were lost");
@@ -224,12 +268,14 @@ impl PostgresIndex {
             self.held = Held::default();
             self.keys.clear();
             self.later.clear();
+            self.heard.clear();
             self.todo.retain(|todo| matches!(todo, Todo::Reports { .. }));
             self.tell(vec![ClaimNews::AllLost]);
         }
         self.losses = 0;
         self.stalled = false;
         self.set_up(true);
+        self.handle_news(news);
         self.tell(vec![ClaimNews::Renewed(until)]);
     }
 
@@ -306,6 +352,8 @@ impl PostgresIndex {
                 }
                 job
             }
+            Some(Todo::Heard(list)) => Job::Heard(list.into()),
+            Some(Todo::Search) => Job::Search,
             Some(Todo::Follow { losses, until }) => Job::Follow { losses, until },
             None => match self.ask.take() {
                 Some(ask) => Job::Take { held: std::mem::take(&mut self.held), ask },
@@ -314,47 +362,6 @@ impl PostgresIndex {
         };
         let (database, promise) = (self.database.clone(), self.expiries.second);
         self.working = Some(tokio::spawn(work::run(database, epoch, promise, job)));
-    }
-
-    fn start_adding(&mut self) {
-        if self.adding.is_some() || self.epoch.is_none() || !self.up {
-            return;
-        }
-        let Some((urls, reply)) = self.adds.pop_front() else { return };
-        let database = self.database.clone();
-        self.adding = Some(tokio::spawn(async move {
-            let result = work::add(&database, &urls).await;
-            (urls, reply, result)
-        }));
-    }
-
-    fn handle_added(&mut self, added: Option<Adding>) {
-        let Some((urls, reply, result)) = added else { return };
-        match result {
-            Ok(list) => {
-                let accepted = list.iter().filter(|added| matches!(added, Added::Accepted(_))).count();
-                self.counters.added.add(accepted);
-                self.counters
-                    .duplicates
-                    .add(list.iter().filter(|added| matches!(added, Added::Duplicate)).count());
-                if self.working.is_some() {
-                    self.grown.extend(urls.iter().map(|new| new.url.host().into()));
-                }
-                for new in &urls {
-                    self.held.handle_growth(new.url.host());
-                }
-                // Whoever asked may be gone.
-                let _ = reply.send(list);
-                if accepted > 0 {
-                    self.grow();
-                }
-            }
-            Err(error) => {
-                tracing::warn!(%error, "new URLs wait for the shared index");
-                self.set_up(false);
-                self.adds.push_front((urls, reply));
-            }
-        }
     }
 }
 
@@ -385,6 +392,10 @@ impl DocumentIndex for PostgresIndex {
 
     fn claim(&mut self, actions: Vec<ClaimAction>) {
         self.push_claims(actions.into());
+    }
+
+    fn order(&mut self, instruction: Instruction) {
+        self.push_instruction(instruction);
     }
 
     fn add(&mut self, urls: Vec<Addition>, reply: oneshot::Sender<Vec<Added>>) {
@@ -418,9 +429,12 @@ impl DocumentIndex for PostgresIndex {
                 if let Err(error) = left.await {
                     tracing::warn!(%error, "claims were not given back");
                 }
-                let Counters { claimed, given_back, claims_lost, refused, .. } = &*self.counters;
+                let Counters { claimed, raised, rested, given_back, claims_lost, refused, .. } =
+                    &*self.counters;
                 tracing::info!(
                     claimed = claimed.value(),
+                    raised = raised.value(),
+                    rested = rested.value(),
                     given_back = given_back.value(),
                     claims_lost = claims_lost.value(),
                     refused = refused.value(),

@@ -79,7 +79,7 @@ impl Scheduler {
             address,
             host_count: ip.host_count,
             hosts: hosts.map(|host| self.hosts[host].name.clone()).collect(),
-            pending: ip.pending,
+            pending: ip.pending.into(),
             in_flight: gate.in_flight,
             health: health_view(now, ip.health.state(now)),
             next_send_in: match gate.closed(now) {
@@ -228,7 +228,7 @@ impl Scheduler {
             Standing::Turn(_)
             | Standing::Unclaimed(_)
             | Standing::Clock { why: Why::Gap | Why::Rest, .. } => HostState::Waiting,
-            Standing::Clock { gate, why: Why::Hold, .. } => match self.gates[*gate].owner {
+            Standing::Clock { gate, why: Why::Hold, .. } => match self.gates[*gate].owner() {
                 GateOwner::Ip(_) => HostState::Down,
                 GateOwner::Host(_) | GateOwner::Group(_) => HostState::Held,
             },
@@ -304,7 +304,7 @@ impl Scheduler {
     }
 
     fn owner(&self, gate: GateId) -> Owner {
-        match self.gates[gate].owner {
+        match self.gates[gate].owner() {
             GateOwner::Host(_) => Owner::Host,
             GateOwner::Ip(ip) => Owner::Ip { address: self.ips[ip].address, hosts: self.ips[ip].host_count },
             GateOwner::Group(number) if (number as usize) < self.config.aliases.len() => {
@@ -315,7 +315,7 @@ impl Scheduler {
     }
 
     fn group_name(&self, gate: GateId) -> Box<str> {
-        let GateOwner::Group(number) = self.gates[gate].owner else { return Box::default() };
+        let GateOwner::Group(number) = self.gates[gate].owner() else { return Box::default() };
         let rules = self.config.aliases.iter().chain(&self.config.groups);
         rules.map(|rule| &rule.name).nth(number as usize).cloned().unwrap_or_default()
     }

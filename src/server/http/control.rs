@@ -2,8 +2,9 @@
 //! for everything: `POST /api/pause`, `/api/resume`.
 
 use super::query::host_name;
-use super::{Desk, Shared, refuse};
-use crate::scheduler::{Order, Standing};
+use super::{Desk, Refusal, Shared, refuse};
+use crate::order::{Order, Standing, Subject};
+use crate::server::claims::Obedience;
 use crate::server::hub::Hub;
 use crate::settings::{DURATION_MAX, duration};
 use crate::time::Duration;
@@ -42,16 +43,9 @@ async fn order(
         }
         Err(why) => return refuse(StatusCode::BAD_REQUEST, &why),
     };
-    let name = host.clone();
-    let obey = move |hub: &mut Hub| {
-        let standing = hub.scheduler.handle_order(hub.now(), &name, order);
-        hub.save_notes();
-        standing
-    };
-    match desk.call(obey).await {
-        Some(Ok(standing)) => Json(shown(&host, standing)).into_response(),
-        Some(Err(full)) => refuse(StatusCode::INSUFFICIENT_STORAGE, &full.to_string()),
-        None => refuse(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+    match obey(&desk, Subject::Host { host: host.clone(), order }).await {
+        Ok(standing) => Json(shown(&host, standing)).into_response(),
+        Err(refusal) => refusal.into_response(),
     }
 }
 
@@ -59,13 +53,23 @@ async fn pause_all(State(desk): Shared, RawQuery(query): RawQuery, paused: bool)
     if let Err(why) = no_parameters(query.as_deref().unwrap_or_default()) {
         return refuse(StatusCode::BAD_REQUEST, &why);
     }
-    let obey = move |hub: &mut Hub| {
-        hub.scheduler.handle_pause_all(paused);
-        hub.save_notes();
-    };
-    match desk.call(obey).await {
-        Some(()) => Json(json!({"paused": paused})).into_response(),
-        None => refuse(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping"),
+    match obey(&desk, Subject::All { paused }).await {
+        Ok(Standing { paused, .. }) => Json(json!({"paused": paused})).into_response(),
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// Has an order obeyed, and says what stands then.
+async fn obey(desk: &Desk, subject: Subject) -> Result<Standing, Refusal> {
+    let unavailable = |why: &str| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
+    let stopping = || unavailable("the server is stopping");
+    match desk.call(move |hub: &mut Hub| hub.obey_operator(subject)).await.ok_or_else(stopping)? {
+        Obedience::Now(result) => {
+            result.map_err(|full| Refusal::new(StatusCode::INSUFFICIENT_STORAGE, full.to_string()))
+        }
+        Obedience::Later(answer) => {
+            answer.await.map_err(|_| stopping())?.map_err(|not| unavailable(&not.to_string()))
+        }
     }
 }
 

@@ -84,7 +84,7 @@ fn brief(view: &HostBrief) -> Value {
     json!({
         "host": view.name,
         "state": view.state.word(),
-        "slot": view.slot.map(|slot| slot.0),
+        "slot": view.slot.map(|slot| slot.number()),
         "queued": view.queued,
         "leftover": view.leftover,
         "in_flight": view.in_flight,
@@ -101,7 +101,7 @@ pub(super) fn whole(view: &HostView) -> Value {
         "state": brief.state.word(),
         "why": explain::host(view),
         "next_send_in": view.next_send_in.map(seconds),
-        "slot": brief.slot.map(|slot| slot.0),
+        "slot": brief.slot.map(|slot| slot.number()),
         "queued": brief.queued,
         "leftover": brief.leftover,
         "in_flight": brief.in_flight,

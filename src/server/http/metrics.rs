@@ -29,6 +29,7 @@ fn snapshot(hub: &Hub) -> Snapshot {
         index_up: stats.index_up,
         malformed_lines: stats.malformed_lines,
         faulty_candidates: stats.faulty_candidates,
+        politeness_failures: hub.politeness_failures(),
         uptime: stats.uptime,
     }
 }

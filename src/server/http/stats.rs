@@ -9,7 +9,8 @@ use axum::response::{IntoResponse, Response};
 use serde_json::json;
 
 pub(super) async fn stats(State(desk): Shared) -> Response {
-    let Some(stats) = desk.call(|hub: &mut Hub| hub.stats()).await else {
+    let look = |hub: &mut Hub| (hub.stats(), hub.politeness_failures());
+    let Some((stats, politeness_failures)) = desk.call(look).await else {
         return refuse(StatusCode::SERVICE_UNAVAILABLE, "the server is stopping");
     };
     let (now, counted) = (stats.scheduler, stats.scheduler.counters);
@@ -57,6 +58,7 @@ pub(super) async fn stats(State(desk): Shared) -> Response {
             "stopped": now.stopped,
         },
         "paused": now.paused,
+        "politeness_failures": politeness_failures,
         "urls_per_sec": stats.urls_per_sec,
         "uptime": stats.uptime.as_secs_f64(),
     }))

@@ -3,7 +3,8 @@ WITH us AS MATERIALIZED (
     SELECT epoch FROM instances WHERE epoch = $1 FOR KEY SHARE
 ), free AS MATERIALIZED (
     SELECT host_id FROM hosts
-    WHERE holder IS NULL AND affinity IS NULL AND turn IS NOT NULL AND host <> ALL ($3::text[])
+    WHERE holder IS NULL AND affinity IS NULL AND turn IS NOT NULL AND NOT stopped
+        AND host <> ALL ($3::text[])
     ORDER BY turn
     LIMIT $2
     FOR UPDATE SKIP LOCKED

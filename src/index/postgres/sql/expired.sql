@@ -1,7 +1,5 @@
--- Servers that have not renewed in time, each looked at by one other at a time. Their renewal waits meanwhile.
-SELECT epoch, expires_2 < clock_timestamp() AS dead
+-- Whether a server has not renewed in time; looked at by one other at a time. Its renewal waits meanwhile.
+SELECT expires_2 < clock_timestamp() AS dead
 FROM instances
-WHERE expires_1 < clock_timestamp() AND epoch <> $1
-ORDER BY expires_1
-LIMIT $2
+WHERE epoch = $1 AND expires_1 < clock_timestamp()
 FOR UPDATE SKIP LOCKED

@@ -1,9 +1,10 @@
--- Takes hosts from a server that is late: those with nothing in flight, or, of one that is dead, any.
+-- Takes hosts from a server that is late: those with nothing in flight, or, of one that is dead, any. One that it was
+-- stopped in the middle of writing to has its turn later.
 WITH late AS MATERIALIZED (
     SELECT host_id FROM hosts
     WHERE holder = $1 AND (in_flight = false OR in_flight = $2)
     LIMIT $3
-    FOR UPDATE
+    FOR UPDATE SKIP LOCKED
 )
 UPDATE hosts
 SET holder = NULL,

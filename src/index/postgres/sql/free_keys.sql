@@ -3,7 +3,7 @@ WITH late AS MATERIALIZED (
     SELECT key FROM keys
     WHERE holder = $1 AND (in_flight = false OR in_flight = $2)
     LIMIT $3
-    FOR UPDATE
+    FOR UPDATE SKIP LOCKED
 )
 UPDATE keys
 SET holder = NULL,

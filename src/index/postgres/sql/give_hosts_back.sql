@@ -18,9 +18,10 @@ SET holder = NULL,
         ELSE clock_timestamp() + given.held_for * interval '1 microsecond'
     END,
     strikes = coalesce(given.strikes, hosts.strikes),
+    gap = coalesce(given.gap, hosts.gap),
     dark_until = CASE WHEN given.opens_in IS NULL THEN hosts.dark_until END
-FROM unnest($2::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::text[])
-    AS given (host, opens_in, held_for, strikes, because)
+FROM unnest($2::text[], $4::bigint[], $5::bigint[], $6::smallint[], $7::bigint[], $8::text[])
+    AS given (host, opens_in, held_for, strikes, gap, because)
     LEFT JOIN keys ON keys.key = given.because
     LEFT JOIN instances AS heir ON heir.epoch = CASE WHEN keys.holder = $1 THEN keys.wanted_by ELSE keys.holder END
 WHERE hosts.host = given.host AND hosts.holder = $1

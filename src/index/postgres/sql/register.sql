@@ -5,4 +5,6 @@ VALUES (
     clock_timestamp() + $2::bigint * interval '1 microsecond',
     clock_timestamp() + $3::bigint * interval '1 microsecond'
 )
-RETURNING epoch
+RETURNING epoch,
+    (SELECT fleet.paused FROM fleet WHERE fleet.id = 1) AS paused,
+    (SELECT fleet.ordered FROM fleet WHERE fleet.id = 1) AS ordered

@@ -3,4 +3,6 @@ UPDATE instances
 SET expires_1 = clock_timestamp() + $2::bigint * interval '1 microsecond',
     expires_2 = clock_timestamp() + $3::bigint * interval '1 microsecond'
 WHERE epoch = $1
-RETURNING losses
+RETURNING losses,
+    (SELECT fleet.paused FROM fleet WHERE fleet.id = 1) AS paused,
+    (SELECT fleet.ordered FROM fleet WHERE fleet.id = 1) AS ordered

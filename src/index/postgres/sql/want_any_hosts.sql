@@ -9,5 +9,8 @@ WHERE hosts.holder IS NULL OR hosts.holder = excluded.holder
 RETURNING host,
     (extract(epoch FROM opens_at - clock_timestamp()) * 1000000)::bigint AS opens_in,
     (extract(epoch FROM held_until - clock_timestamp()) * 1000000)::bigint AS held_for,
-    strikes,
-    (extract(epoch FROM clock_timestamp() - dark_until) * 1000000)::bigint AS dark_since
+    strikes, gap,
+    (extract(epoch FROM clock_timestamp() - dark_until) * 1000000)::bigint AS dark_since,
+    paused,
+    (extract(epoch FROM blocked_until - clock_timestamp()) * 1000000)::bigint AS blocked_for,
+    delay, ordered

@@ -9,5 +9,5 @@ WHERE keys.holder IS NULL OR keys.holder = excluded.holder
 RETURNING key,
     (extract(epoch FROM opens_at - clock_timestamp()) * 1000000)::bigint AS opens_in,
     (extract(epoch FROM held_until - clock_timestamp()) * 1000000)::bigint AS held_for,
-    strikes,
+    strikes, 0::bigint AS gap,
     (extract(epoch FROM clock_timestamp() - dark_until) * 1000000)::bigint AS dark_since
