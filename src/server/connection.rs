@@ -1,9 +1,10 @@
 //! One spider's connection: bytes to commands, lines to bytes. Reads and writes without ever waiting.
 
-use crate::ids::SpiderId;
+use crate::document::Outcome;
+use crate::ids::{SpiderId, TransId};
 use crate::scheduler::Work;
 use crate::wire::line::LINE_MAX;
-use crate::wire::{Command, CommandError, LineDecoder, LineRef, work};
+use crate::wire::{Command, CommandError, LineDecoder, LineRef, usual_done, work};
 use bytes::{Buf, BytesMut};
 use std::collections::VecDeque;
 use std::io::{self, ErrorKind};
@@ -189,6 +190,17 @@ impl Default for Input {
 }
 
 impl Input {
+    /// The end of a fetch, if that is what the next line says and it says it in the usual way.
+    pub(super) fn next_done(&mut self) -> Option<(TransId, Outcome)> {
+        if !self.decoder.is_at_start() {
+            return None;
+        }
+        let (trans, outcome, len) = usual_done(&self.bytes[self.used..])?;
+        self.used += len;
+        self.bad_in_row = 0;
+        Some((trans, outcome))
+    }
+
     /// The next line that was read whole.
     pub(super) fn next_line(&mut self) -> Option<LineRef<'_>> {
         self.decoder.next_in(&self.bytes, &mut self.used)

@@ -4,11 +4,12 @@ use super::clock::Clock;
 use super::connection::{Connection, ConnectionId, Heard, Read, hear};
 use super::doors;
 use super::hub::{Event, Hub};
+use crate::document::{Done, Outcome};
 use crate::ids::{SpiderId, TransId};
 use crate::index::Addition;
 use crate::time::{Duration, Instant};
 use crate::url::Url;
-use crate::wire::{Command, CommandError, LineRef, Said};
+use crate::wire::{Command, CommandError, LineRef};
 use std::sync::Arc;
 
 /// DONEs that are handled together.
@@ -123,23 +124,23 @@ impl Hub {
         let now = self.now();
         let (mut dones, mut found) = (Vec::with_capacity(DONES_TOGETHER), Vec::new());
         let mut open = true;
-        while open && let Some(line) = input.next_line() {
+        while open {
+            while let Some(known) = spider
+                && let Some(done) = input.next_done()
+            {
+                dones.push(done);
+                if dones.len() == DONES_TOGETHER {
+                    self.end_fetches(now, known, &mut dones);
+                }
+            }
+            let Some(line) = input.next_line() else { break };
             let Some(known) = spider else {
                 spider = self.authenticate(id, line);
                 open = spider.is_some();
                 continue;
             };
-            let heard = hear(line);
-            if let Some(Heard::Command(Command::Done { trans, said })) = heard {
-                dones.push((trans, said));
-                input.count_line(true);
-                if dones.len() == DONES_TOGETHER {
-                    self.end_fetches(now, known, &mut dones);
-                }
-                continue;
-            }
             self.end_fetches(now, known, &mut dones);
-            let understood = match heard {
+            let understood = match hear(line) {
                 None => continue,
                 Some(Heard::Command(command)) => self.obey(now, id, known, command, &mut found),
                 Some(Heard::Bad(error)) => {
@@ -164,11 +165,10 @@ impl Hub {
     }
 
     /// Fetches have ended, in this order.
-    fn end_fetches(&mut self, now: Instant, spider: SpiderId, dones: &mut Vec<(TransId, Said)>) {
+    fn end_fetches(&mut self, now: Instant, spider: SpiderId, dones: &mut Vec<(TransId, Outcome)>) {
         self.scheduler.approach(dones.iter().map(|(trans, _)| *trans));
-        for (trans, said) in dones.drain(..) {
-            let since_1970 = if said.retry_after.is_some() { Clock::since_1970() } else { Duration::ZERO };
-            self.scheduler.handle_done(now, spider, trans, said.at(since_1970));
+        for (trans, outcome) in dones.drain(..) {
+            self.scheduler.handle_done(now, spider, trans, Done { outcome, retry_after: None });
         }
     }
 
@@ -197,7 +197,11 @@ impl Hub {
         found: &mut Vec<Url>,
     ) -> bool {
         match command {
-            Command::Done { trans, said } => self.end_fetches(now, spider, &mut vec![(trans, said)]),
+            Command::Done { trans, said } => {
+                let dated = said.retry_after.is_some();
+                let since_1970 = if dated { Clock::since_1970() } else { Duration::ZERO };
+                self.scheduler.handle_done(now, spider, trans, said.at(since_1970));
+            }
             Command::Working { trans } => {
                 self.scheduler.handle_working(now, spider, trans);
             }

@@ -90,13 +90,6 @@ pub enum CommandError {
 impl<'a> Command<'a> {
     /// Reads a line; an empty one is no command and no error.
     pub fn parse(line: &'a [u8]) -> Result<Option<Command<'a>>, CommandError> {
-        match usual(line) {
-            Some(command) => Ok(Some(command)),
-            None => Command::parse_words(line),
-        }
-    }
-
-    fn parse_words(line: &'a [u8]) -> Result<Option<Command<'a>>, CommandError> {
         let (first, rest) = cut_word(line);
         let command = match first {
             b"" => return Ok(None),
@@ -117,23 +110,27 @@ impl<'a> Command<'a> {
 /// Digits that make a number below 2^64 whatever they are.
 const DIGITS_SURE: usize = 19;
 
-/// Nearly all lines: `TRANS_ID DONE` and `TRANS_ID DONE STATUS`, with single spaces. Everything else is read by words.
-fn usual<'a>(line: &[u8]) -> Option<Command<'a>> {
-    let digits = line.iter().take(DIGITS_SURE + 1).take_while(|byte| byte.is_ascii_digit()).count();
+/// Nearly all that spiders say: `TRANS_ID DONE` and `TRANS_ID DONE STATUS`, with single spaces and LF behind it, at the very
+/// beginning of `input`. Says how long the line is, its end included. Everything else is for [`Command::parse`].
+#[inline]
+pub fn usual_done(input: &[u8]) -> Option<(TransId, Outcome, usize)> {
+    let (mut trans, mut digits) = (0u64, 0);
+    while let Some(digit) = input.get(digits).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10) {
+        trans = trans.wrapping_mul(10).wrapping_add(digit.into());
+        digits += 1;
+    }
     if digits == 0 || digits > DIGITS_SURE {
         return None;
     }
-    let (number, rest) = line.split_at(digits);
-    let outcome = match rest.strip_prefix(b" DONE")? {
-        [] => Outcome::Unsaid,
-        [b' ', a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9'] => {
+    let (outcome, end) = match input[digits..].strip_prefix(b" DONE")? {
+        [b'\n', ..] => (Outcome::Unsaid, 1),
+        [b' ', a @ b'1'..=b'5', b @ b'0'..=b'9', c @ b'0'..=b'9', b'\n', ..] => {
             let digit = |byte: &u8| u16::from(byte - b'0');
-            Outcome::Status(digit(a) * 100 + digit(b) * 10 + digit(c))
+            (Outcome::Status(digit(a) * 100 + digit(b) * 10 + digit(c)), 5)
         }
         _ => return None,
     };
-    let trans = number.iter().fold(0, |value, byte| value * 10 + u64::from(byte - b'0'));
-    Some(Command::Done { trans: TransId(trans), said: Said { outcome, retry_after: None } })
+    Some((TransId(trans), outcome, digits + " DONE".len() + end))
 }
 
 /// `TRANS_ID DONE …` and `TRANS_ID WORKING`.
@@ -223,8 +220,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_short_cut_leads_to_where_the_words_lead(line in "([0-9]{0,21}|x)( {0,2})(DONE|DONES|WORKING)?( {0,2})([0-9]{2,4}|timeout)?( x)?") {
-            prop_assert_eq!(parse(&line), Command::parse_words(line.as_bytes()));
+        fn the_short_cut_leads_to_where_the_words_lead(line in "([0-9]{0,21}|x)( {0,2})(DONE|DONES|WORKING)?( {0,2})([0-9]{2,4}|timeout)?( x)?\r?\n?") {
+            let more = format!("{line}7 DONE\n");
+            if let Some((trans, outcome, len)) = usual_done(more.as_bytes()).filter(|_| line.ends_with('\n')) {
+                prop_assert_eq!(len, line.len());
+                let said = Said { outcome, retry_after: None };
+                prop_assert_eq!(parse(line.trim_end_matches('\n')), Ok(Some(Command::Done { trans, said })));
+            }
         }
 
         #[test]
@@ -233,8 +235,11 @@ mod tests {
                 (format!("{trans} DONE"), Outcome::Unsaid),
                 (format!("{trans} DONE {status}"), Outcome::Status(status)),
             ] {
-                let said = Said { outcome, retry_after: None };
-                prop_assert_eq!(usual(line.as_bytes()), Some(Command::Done { trans: TransId(trans), said }));
+                let whole = format!("{line}\n");
+                prop_assert_eq!(usual_done(whole.as_bytes()), Some((TransId(trans), outcome, whole.len())));
+                for cut in 0..whole.len() {
+                    prop_assert_eq!(usual_done(&whole.as_bytes()[..cut]), None);
+                }
             }
         }
     }

@@ -82,6 +82,11 @@ impl LineDecoder {
         })
     }
 
+    /// Whether what was not used yet is the beginning of a line, and was not looked at.
+    pub fn is_at_start(&self) -> bool {
+        self.searched == 0 && !self.skipping
+    }
+
     fn find(&mut self, input: &[u8], used: &mut usize) -> Option<Found> {
         loop {
             let start = *used;

@@ -8,7 +8,7 @@ pub mod line;
 pub mod retry_after;
 pub mod work;
 
-pub use command::{Command, CommandError, Said, outcome_of};
+pub use command::{Command, CommandError, Said, outcome_of, usual_done};
 pub use line::{Line, LineDecoder, LineRef};
 pub use retry_after::RetryAfter;
 

@@ -1,7 +1,7 @@
 //! What a spider is told: one send into one line, straight into the connection's buffer.
 
 use crate::ids::{DocId, TransId};
-use crate::url::Tail;
+use crate::url::{Scheme, Tail};
 use bytes::{BufMut, BytesMut};
 use std::fmt::Write as _;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 /// Appends `TRANS_ID SP DOC_ID SP HOST_IP SP URL LF`. Allocates only if the buffer must grow.
 pub fn encode(out: &mut BytesMut, trans: TransId, doc: DocId, ip: IpAddr, host: &str, tail: Tail<'_>) {
-    let [scheme, host, rest] = tail.parts(host);
+    let [_, host, rest] = tail.parts(host);
     // All that is short is put together first: many small appends cost more than one.
     let mut start = Start { bytes: [0; START_MAX], len: 0 };
     start.number(trans.0);
@@ -18,7 +18,7 @@ pub fn encode(out: &mut BytesMut, trans: TransId, doc: DocId, ip: IpAddr, host: 
     start.push(b' ');
     start.ip(ip);
     start.push(b' ');
-    start.append(scheme.as_bytes());
+    start.scheme(tail.scheme);
     let start = &start.bytes[..start.len];
     out.reserve(start.len() + host.len() + rest.len() + 1);
     out.put_slice(start);
@@ -29,6 +29,26 @@ pub fn encode(out: &mut BytesMut, trans: TransId, doc: DocId, ip: IpAddr, host: 
 
 /// Room for two numbers, the longest address, three spaces and the longest scheme.
 const START_MAX: usize = 2 * 20 + 45 + 3 + "https://".len();
+
+/// Every octet with a dot behind it, and how long that is. Copies of a known length are next to nothing.
+static OCTETS: [([u8; 4], u8); 256] = octets();
+
+const fn octets() -> [([u8; 4], u8); 256] {
+    let mut all = [([b'.'; 4], 0); 256];
+    let mut octet = 0;
+    while octet < all.len() {
+        let digits = [octet / 100, octet / 10 % 10, octet % 10];
+        let skipped = if octet >= 100 { 0 } else if octet >= 10 { 1 } else { 2 };
+        let mut at = skipped;
+        while at < digits.len() {
+            all[octet].0[at - skipped] = b'0' + digits[at] as u8;
+            at += 1;
+        }
+        all[octet].1 = (digits.len() - skipped + 1) as u8;
+        octet += 1;
+    }
+    all
+}
 
 /// The beginning of a line.
 struct Start {
@@ -51,25 +71,26 @@ impl Start {
         self.append(itoa::Buffer::new().format(number).as_bytes());
     }
 
-    fn octet(&mut self, octet: u8) {
-        if octet >= 100 {
-            self.push(b'0' + octet / 100);
-        }
-        if octet >= 10 {
-            self.push(b'0' + octet / 10 % 10);
-        }
-        self.push(b'0' + octet % 10);
+    fn scheme(&mut self, scheme: Scheme) {
+        let (text, len) = match scheme {
+            Scheme::Http => (b"http://\0", 7),
+            Scheme::Https => (b"https://", 8),
+            Scheme::Whole => (&[0; 8], 0),
+        };
+        self.bytes[self.len..self.len + text.len()].copy_from_slice(text);
+        self.len += len;
     }
 
     fn ip(&mut self, ip: IpAddr) {
         match ip {
             IpAddr::V4(ip) => {
-                let [first, rest @ ..] = ip.octets();
-                self.octet(first);
-                for octet in rest {
-                    self.push(b'.');
-                    self.octet(octet);
+                for octet in ip.octets() {
+                    let (text, len) = OCTETS[usize::from(octet)];
+                    self.bytes[self.len..self.len + text.len()].copy_from_slice(&text);
+                    self.len += usize::from(len);
                 }
+                // The last dot.
+                self.len -= 1;
             }
             IpAddr::V6(ip) => {
                 let mut left = &mut self.bytes[self.len..];
