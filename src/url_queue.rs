@@ -2,12 +2,13 @@
 //!
 //! A queue is a chain of small chunks in a store that all queues share; a record is a header, the
 //! document's id and the URL's tail, and may lie across chunks. What a tail has in common with the first one of the
-//! chunk it begins in is not stored again: URLs of one host are much alike. So a queued URL costs less than its tail and
-//! a few bytes, a queue wastes half a chunk on average, and nothing is ever moved when a queue grows.
-//! Chunks that run empty are used again by any queue; when all are empty, they are given back to the system.
+//! chunk it begins in, byte for byte at the same places, is not stored again: URLs of one host are much alike. So a queued
+//! URL costs less than its tail and a few bytes, a queue wastes half a chunk on average, and nothing is ever moved when a
+//! queue grows. Chunks that run empty are used again by any queue; when all are empty, they are given back to the system.
 //!
-//! A record: `LEN << 2 | SCHEME`, the number of bytes it shares (unless it is the first that begins in its chunk), and the
-//! document's id, followed by LEN bytes. Numbers are varints.
+//! A record: `LEN << 2 | SCHEME` and the document's id as varints, then the tail, LEN bytes long: as it is, if it is the first
+//! that begins in its chunk; else as steps, each a byte `SAME << 4 | NEW` and NEW bytes: so many bytes are those of the first
+//! tail, and so many are these.
 
 use crate::ids::DocId;
 use crate::url::{Scheme, Tail};
@@ -21,8 +22,12 @@ const SEGMENT: usize = 1 << 18;
 /// Chunks that are kept when all are empty (1 MiB), so that a queue that empties now and then costs nothing.
 const KEPT: usize = 8192;
 const NIL: u32 = u32::MAX;
-/// Most bytes of a record before its tail: two numbers, and a byte.
-const HEADER_MAX: usize = 21;
+/// Most bytes of a record before its tail: two numbers.
+const HEADER_MAX: usize = 20;
+/// Most bytes of either kind in one step.
+const STEP_MAX: usize = 15;
+/// As many must be the same again before it is worth another step.
+const SAME_MIN: usize = 3;
 /// No tail begins here yet.
 const NO_TAIL: u8 = u8::MAX;
 /// Bytes that come into the caches together.
@@ -58,6 +63,8 @@ pub struct UrlStore {
     free: Option<u32>,
     /// Chunks in use.
     used: usize,
+    /// The steps of what is being put in.
+    steps: Vec<u8>,
 }
 
 /// One host's URLs, first in first out. Empty and free of charge by default. Must be emptied with
@@ -128,25 +135,28 @@ impl UrlStore {
             self.add_tail(queue);
         }
         let (rest, start) = (tail.rest.as_bytes(), usize::from(queue.written));
-        let chunk = self.chunk_mut(queue.tail);
-        let shared = chunk.model(start).map(|model| {
-            // Only what was written is there for good.
-            let written = start - usize::from(chunk.first_tail);
-            model[..written].iter().zip(rest).take_while(|(a, b)| a == b).count()
-        });
-        let rest = &rest[shared.unwrap_or(0)..];
         let mut header = [0; HEADER_MAX];
         let mut len = put_varint(&mut header, (rest.len() as u64) << 2 | tail.scheme as u64);
-        if let Some(shared) = shared {
-            header[len] = shared as u8;
-            len += 1;
-        }
         len += put_varint(&mut header[len..], doc.0);
-        if shared.is_none() && start + len < PAYLOAD {
-            chunk.first_tail = (start + len) as u8;
-        }
+        let mut steps = std::mem::take(&mut self.steps);
+        steps.clear();
+        let chunk = self.chunk_mut(queue.tail);
+        let has_model = match chunk.model(start) {
+            // Only what was written is there for good.
+            Some(model) => {
+                put_steps(&mut steps, &model[..start - usize::from(chunk.first_tail)], rest);
+                true
+            }
+            None => {
+                if start + len < PAYLOAD {
+                    chunk.first_tail = (start + len) as u8;
+                }
+                false
+            }
+        };
         self.append(queue, &header[..len]);
-        self.append(queue, rest);
+        self.append(queue, if has_model { &steps } else { rest });
+        self.steps = steps;
         queue.len += 1;
     }
 
@@ -157,13 +167,12 @@ impl UrlStore {
         }
         queue.len -= 1;
         let mut cursor = Cursor { chunk: queue.head, at: usize::from(queue.read) };
-        let Header { scheme, shared, len, doc } = self.header(&mut cursor);
-        url.scheme = scheme;
-        url.doc = doc;
+        let header = self.header(&mut cursor);
+        url.scheme = header.scheme;
+        url.doc = header.doc;
         let mut bytes = std::mem::take(&mut url.rest).into_bytes();
         bytes.clear();
-        bytes.extend_from_slice(shared);
-        self.pass(&mut cursor, len, |part| bytes.extend_from_slice(part));
+        self.tail(&mut cursor, &header, |part| bytes.extend_from_slice(part));
         // What was put in was a `&str`; checking it again costs less than an `unsafe` would.
         url.rest = String::from_utf8(bytes).unwrap_or_default();
         if queue.is_empty() {
@@ -193,13 +202,12 @@ impl UrlStore {
     pub fn position(&self, queue: &UrlQueue, tail: Tail<'_>, max: usize) -> Option<(usize, DocId)> {
         let mut cursor = Cursor { chunk: queue.head, at: usize::from(queue.read) };
         for position in 0..queue.len().min(max) {
-            let Header { scheme, shared, len, doc } = self.header(&mut cursor);
-            let alike = shared.len() + len == tail.rest.len() && scheme == tail.scheme;
+            let header = self.header(&mut cursor);
+            let alike = header.len == tail.rest.len() && header.scheme == tail.scheme;
             let mut left = Some(tail.rest.as_bytes()).filter(|_| alike);
-            left = left.and_then(|left| left.strip_prefix(shared));
-            self.pass(&mut cursor, len, |part| left = left.and_then(|left| left.strip_prefix(part)));
+            self.tail(&mut cursor, &header, |part| left = left.and_then(|left| left.strip_prefix(part)));
             if left.is_some() {
-                return Some((position, doc));
+                return Some((position, header.doc));
             }
         }
         None
@@ -252,6 +260,28 @@ impl UrlStore {
             *cursor = Cursor { chunk: chunk.next, at: cursor.at - PAYLOAD };
         }
         header
+    }
+
+    /// Moves `cursor` over the tail that follows `header`, and shows it, part by part.
+    fn tail<'a>(&'a self, cursor: &mut Cursor, header: &Header<'a>, mut show: impl FnMut(&'a [u8])) {
+        let Some(model) = header.model else { return self.pass(cursor, header.len, show) };
+        let mut at = 0;
+        while at < header.len {
+            let step = self.byte(cursor);
+            let (same, new) = (usize::from(step >> 4), usize::from(step) & STEP_MAX);
+            show(model.get(at..at + same).unwrap_or_default());
+            self.pass(cursor, new, &mut show);
+            at += same + new;
+        }
+    }
+
+    /// The byte that `cursor` is at; moves it on.
+    fn byte(&self, cursor: &mut Cursor) -> u8 {
+        if cursor.at == PAYLOAD {
+            *cursor = Cursor { chunk: self.chunk(cursor.chunk).next, at: 0 };
+        }
+        cursor.at += 1;
+        self.chunk(cursor.chunk).bytes[cursor.at - 1]
     }
 
     /// Moves `cursor` on by `len` bytes, and shows them.
@@ -337,36 +367,50 @@ struct Cursor {
     at: usize,
 }
 
-/// What stands before the bytes of a record.
+/// What stands before the tail of a record.
 struct Header<'a> {
     scheme: Scheme,
-    /// What the tail begins with.
-    shared: &'a [u8],
-    /// Bytes of the tail behind that.
+    /// Bytes of the tail.
     len: usize,
     doc: DocId,
+    /// What its steps go by.
+    model: Option<&'a [u8]>,
 }
 
 impl Default for Header<'_> {
     fn default() -> Self {
-        Header { scheme: Scheme::Whole, shared: &[], len: 0, doc: DocId(0) }
+        Header { scheme: Scheme::Whole, len: 0, doc: DocId(0), model: None }
     }
 }
 
 impl<'a> Header<'a> {
-    /// The header that `bytes` begin with and how many of them it takes, unless it goes on behind them. With a `model` there
-    /// is a byte that says how much of it is shared.
+    /// The header that `bytes` begin with and how many of them it takes, unless it goes on behind them.
     fn read(bytes: &[u8], model: Option<&'a [u8]>) -> Option<(Header<'a>, usize)> {
-        let (first, mut used) = varint(bytes)?;
-        let mut shared = &[][..];
-        if let Some(model) = model {
-            shared = &model[..usize::from(*bytes.get(used)?).min(model.len())];
-            used += 1;
-        }
+        let (first, used) = varint(bytes)?;
         let (doc, used_too) = varint(&bytes[used..])?;
         let scheme = Scheme::from_number((first & 3) as u8).unwrap_or(Scheme::Whole);
-        let header = Header { scheme, shared, len: (first >> 2) as usize, doc: DocId(doc) };
+        let header = Header { scheme, len: (first >> 2) as usize, doc: DocId(doc), model };
         Some((header, used + used_too))
+    }
+}
+
+/// Adds the steps that make `tail`, going by `model`.
+fn put_steps(out: &mut Vec<u8>, model: &[u8], tail: &[u8]) {
+    let is_same = |at: usize| model.get(at).is_some_and(|byte| *byte == tail[at]);
+    let mut at = 0;
+    while at < tail.len() {
+        let start = at;
+        let end = tail.len().min(start + STEP_MAX);
+        while at < end && is_same(at) {
+            at += 1;
+        }
+        let new = at;
+        let end = tail.len().min(new + STEP_MAX);
+        while at < end && !(at + SAME_MIN <= tail.len() && (at..at + SAME_MIN).all(is_same)) {
+            at += 1;
+        }
+        out.push(((new - start) << 4 | (at - new)) as u8);
+        out.extend_from_slice(&tail[new..at]);
     }
 }
 
