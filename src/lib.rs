@@ -12,7 +12,7 @@
 //!
 //! Beside the path: [`settings`], [`client`] (the commands that speak to a running server), [`politeness`] (what
 //! outlives the process), and the small words that all of them share: [`time`], [`ids`], [`url`], [`document`],
-//! [`claim`], [`order`], [`url_queue`].
+//! [`claim`], [`order`], [`names`], [`url_queue`].
 
 pub mod claim;
 pub mod cli;
@@ -23,6 +23,7 @@ pub mod ids;
 pub mod index;
 pub mod index_tool;
 pub mod logs;
+pub mod names;
 pub mod observe;
 pub mod order;
 pub mod politeness;

@@ -27,9 +27,19 @@ impl Instant {
         self.0
     }
 
+    /// Microseconds passed since `earlier`; none if that lies in the future.
+    pub const fn micros_since(self, earlier: Instant) -> u64 {
+        self.0.saturating_sub(earlier.0)
+    }
+
+    /// This many microseconds later.
+    pub const fn plus_micros(self, micros: u64) -> Self {
+        Instant(self.0.saturating_add(micros))
+    }
+
     /// Time passed since `earlier`; zero if that lies in the future.
     pub const fn since(self, earlier: Instant) -> Duration {
-        Duration::from_micros(self.0.saturating_sub(earlier.0))
+        Duration::from_micros(self.micros_since(earlier))
     }
 }
 
@@ -37,7 +47,7 @@ impl Add<Duration> for Instant {
     type Output = Instant;
 
     fn add(self, delay: Duration) -> Instant {
-        Instant(self.0.saturating_add(micros_rounded_up(delay)))
+        self.plus_micros(micros_rounded_up(delay))
     }
 }
 
@@ -62,6 +72,20 @@ pub fn scaled(d: Duration, factor: f64) -> Duration {
     if seconds > 0.0 { Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX) } else { Duration::ZERO }
 }
 
+/// The same in microseconds, rounded up.
+pub fn scaled_micros(micros: u64, factor: f64) -> u64 {
+    // Rounding is a call where the processor is not known to have an instruction for it.
+    if factor == 1.0 {
+        return micros;
+    }
+    if factor == 0.0 {
+        return 0;
+    }
+    // What is less than a nanosecond is an error of the arithmetic. The cast saturates, and makes zero of what is no number.
+    let nanos = (micros as f64 * factor * 1e3).round();
+    (nanos / 1e3).ceil() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,5 +108,11 @@ mod tests {
         assert_eq!(scaled(d, -1.0), Duration::ZERO);
         assert_eq!(scaled(d, f64::NAN), Duration::ZERO);
         assert_eq!(scaled(d, f64::INFINITY), Duration::MAX);
+        for (factor, micros) in
+            [(1.5, 3), (0.1, 1), (0.0, 0), (-1.0, 0), (f64::NAN, 0), (f64::INFINITY, u64::MAX)]
+        {
+            assert_eq!(scaled_micros(2, factor), micros, "{factor}");
+        }
+        assert_eq!((scaled_micros(30_000_000, 0.1), scaled_micros(u64::MAX, 1.0)), (3_000_000, u64::MAX));
     }
 }

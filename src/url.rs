@@ -6,6 +6,7 @@
 
 mod normal;
 
+use std::fmt;
 use thiserror::Error;
 
 /// Longest URL, after normalisation, in bytes.
@@ -165,6 +166,35 @@ pub struct Tail<'a> {
     pub scheme: Scheme,
     /// What stands behind it.
     pub rest: &'a str,
+}
+
+/// The same as bytes that nobody has looked at since they were put away: all that a line needs.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct TailBytes<'a> {
+    /// What stands before the host.
+    pub scheme: Scheme,
+    /// What stands behind it.
+    pub rest: &'a [u8],
+}
+
+impl<'a> TailBytes<'a> {
+    /// The tail that these are the bytes of. They are checked again, which costs less than an `unsafe` would.
+    pub fn read(self) -> Tail<'a> {
+        Tail { scheme: self.scheme, rest: std::str::from_utf8(self.rest).unwrap_or_default() }
+    }
+}
+
+impl fmt::Debug for TailBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.read().fmt(f)
+    }
+}
+
+impl<'a> Tail<'a> {
+    /// Its bytes.
+    pub fn bytes(self) -> TailBytes<'a> {
+        TailBytes { scheme: self.scheme, rest: self.rest.as_bytes() }
+    }
 }
 
 impl Tail<'_> {

@@ -11,7 +11,8 @@
 //! tail, and so many are these.
 
 use crate::ids::DocId;
-use crate::url::{Scheme, Tail};
+use crate::url::{Scheme, Tail, TailBytes};
+use std::fmt;
 
 /// Bytes of one chunk: its payload, where its first tail begins, and the number of the next one.
 const CHUNK: usize = 128;
@@ -26,6 +27,8 @@ const NIL: u32 = u32::MAX;
 const HEADER_MAX: usize = 20;
 /// Most bytes of either kind in one step.
 const STEP_MAX: usize = 15;
+/// Steps are made by copies of this length, whatever they need: the length is known when this is compiled.
+const STEP_ROOM: usize = STEP_MAX + 1;
 /// As many must be the same again before it is worth another step.
 const SAME_MIN: usize = 3;
 /// No tail begins here yet.
@@ -99,32 +102,70 @@ impl UrlQueue {
 }
 
 /// A URL taken out of a queue, in a buffer that is used again and again.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone)]
 pub struct QueuedUrl {
     /// Which document.
     pub doc: DocId,
     scheme: Scheme,
-    rest: String,
+    len: u32,
+    /// The tail, and room behind it.
+    buffer: Box<[u8]>,
 }
 
 impl Default for QueuedUrl {
     fn default() -> Self {
-        QueuedUrl { doc: DocId(0), scheme: Scheme::Whole, rest: String::new() }
+        QueuedUrl { doc: DocId(0), scheme: Scheme::Whole, len: 0, buffer: Box::default() }
+    }
+}
+
+impl PartialEq for QueuedUrl {
+    fn eq(&self, other: &Self) -> bool {
+        self.doc == other.doc && self.tail_bytes() == other.tail_bytes()
+    }
+}
+
+impl fmt::Debug for QueuedUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} {:?}", self.doc, self.tail())
     }
 }
 
 impl QueuedUrl {
     /// The URL without its host.
     pub fn tail(&self) -> Tail<'_> {
-        Tail { scheme: self.scheme, rest: &self.rest }
+        self.tail_bytes().read()
+    }
+
+    /// The same, unread.
+    pub fn tail_bytes(&self) -> TailBytes<'_> {
+        TailBytes { scheme: self.scheme, rest: &self.buffer[..self.len as usize] }
     }
 
     /// Replaces what was here before.
     pub fn set(&mut self, doc: DocId, tail: Tail<'_>) {
         self.doc = doc;
         self.scheme = tail.scheme;
-        self.rest.clear();
-        self.rest.push_str(tail.rest);
+        self.room_for(tail.rest.len()).copy_from_slice(tail.rest.as_bytes());
+    }
+
+    /// Looks at the buffer, so that it is near when it is used.
+    pub fn look(&self) -> u8 {
+        self.buffer.first().copied().unwrap_or_default()
+    }
+
+    #[cold]
+    fn grow(&mut self, len: usize) {
+        self.buffer = vec![0; (len + STEP_ROOM).next_multiple_of(LINE)].into();
+    }
+
+    /// Where a tail of `len` bytes is to be written.
+    #[inline]
+    fn room_for(&mut self, len: usize) -> &mut [u8] {
+        self.len = len as u32;
+        if self.buffer.len() < len + STEP_ROOM {
+            self.grow(len);
+        }
+        &mut self.buffer[..len]
     }
 }
 
@@ -170,11 +211,8 @@ impl UrlStore {
         let header = self.header(&mut cursor);
         url.scheme = header.scheme;
         url.doc = header.doc;
-        let mut bytes = std::mem::take(&mut url.rest).into_bytes();
-        bytes.clear();
-        self.tail(&mut cursor, &header, |part| bytes.extend_from_slice(part));
-        // What was put in was a `&str`; checking it again costs less than an `unsafe` would.
-        url.rest = String::from_utf8(bytes).unwrap_or_default();
+        url.room_for(header.len);
+        self.read_tail(&mut cursor, &header, &mut url.buffer);
         if queue.is_empty() {
             self.clear(queue);
             return true;
@@ -201,12 +239,13 @@ impl UrlStore {
     /// How many URLs stand before `tail` in `queue`, and its document; looks at the first `max` only.
     pub fn position(&self, queue: &UrlQueue, tail: Tail<'_>, max: usize) -> Option<(usize, DocId)> {
         let mut cursor = Cursor { chunk: queue.head, at: usize::from(queue.read) };
+        let mut other = QueuedUrl::default();
         for position in 0..queue.len().min(max) {
             let header = self.header(&mut cursor);
-            let alike = header.len == tail.rest.len() && header.scheme == tail.scheme;
-            let mut left = Some(tail.rest.as_bytes()).filter(|_| alike);
-            self.tail(&mut cursor, &header, |part| left = left.and_then(|left| left.strip_prefix(part)));
-            if left.is_some() {
+            other.scheme = header.scheme;
+            other.room_for(header.len);
+            self.read_tail(&mut cursor, &header, &mut other.buffer);
+            if other.tail_bytes() == tail.bytes() {
                 return Some((position, header.doc));
             }
         }
@@ -240,6 +279,7 @@ impl UrlStore {
     }
 
     /// Reads the header that `cursor` is at, and moves it to what follows.
+    #[inline(always)]
     fn header(&self, cursor: &mut Cursor) -> Header<'_> {
         if cursor.at == PAYLOAD {
             *cursor = Cursor { chunk: self.chunk(cursor.chunk).next, at: 0 };
@@ -250,7 +290,14 @@ impl UrlStore {
             cursor.at += used;
             return header;
         }
-        // It goes on in the next chunk.
+        self.cut_header(cursor)
+    }
+
+    /// The same for one that goes on in the next chunk.
+    #[cold]
+    fn cut_header(&self, cursor: &mut Cursor) -> Header<'_> {
+        let chunk = self.chunk(cursor.chunk);
+        let (here, model) = (&chunk.bytes[cursor.at..], chunk.model(cursor.at));
         let mut bytes = [0; 2 * HEADER_MAX];
         bytes[..here.len()].copy_from_slice(here);
         bytes[here.len()..][..HEADER_MAX].copy_from_slice(&self.chunk(chunk.next).bytes[..HEADER_MAX]);
@@ -262,38 +309,41 @@ impl UrlStore {
         header
     }
 
-    /// Moves `cursor` over the tail that follows `header`, and shows it, part by part.
-    fn tail<'a>(&'a self, cursor: &mut Cursor, header: &Header<'a>, mut show: impl FnMut(&'a [u8])) {
-        let Some(model) = header.model else { return self.pass(cursor, header.len, show) };
+    /// Reads the tail that follows `header`, and moves `cursor` behind it.
+    #[inline(always)]
+    fn read_tail(&self, cursor: &mut Cursor, header: &Header<'_>, out: &mut [u8]) {
+        let Some(model) = header.model else { return self.read(cursor, &mut out[..header.len]) };
         let mut at = 0;
         while at < header.len {
-            let step = self.byte(cursor);
-            let (same, new) = (usize::from(step >> 4), usize::from(step) & STEP_MAX);
-            show(model.get(at..at + same).unwrap_or_default());
-            self.pass(cursor, new, &mut show);
-            at += same + new;
-        }
-    }
-
-    /// The byte that `cursor` is at; moves it on.
-    fn byte(&self, cursor: &mut Cursor) -> u8 {
-        if cursor.at == PAYLOAD {
-            *cursor = Cursor { chunk: self.chunk(cursor.chunk).next, at: 0 };
-        }
-        cursor.at += 1;
-        self.chunk(cursor.chunk).bytes[cursor.at - 1]
-    }
-
-    /// Moves `cursor` on by `len` bytes, and shows them.
-    fn pass<'a>(&'a self, cursor: &mut Cursor, mut len: usize, mut show: impl FnMut(&'a [u8])) {
-        while len > 0 {
             if cursor.at == PAYLOAD {
                 *cursor = Cursor { chunk: self.chunk(cursor.chunk).next, at: 0 };
             }
-            let n = len.min(PAYLOAD - cursor.at);
-            show(&self.chunk(cursor.chunk).bytes[cursor.at..cursor.at + n]);
-            cursor.at += n;
-            len -= n;
+            let bytes = &self.chunk(cursor.chunk).bytes;
+            let step = bytes[cursor.at];
+            cursor.at += 1;
+            let (same, new) = (usize::from(step >> 4), usize::from(step) & STEP_MAX);
+            copy(out, at, model, at, same);
+            at += same;
+            if cursor.at + new <= PAYLOAD {
+                copy(out, at, bytes, cursor.at, new);
+                cursor.at += new;
+            } else {
+                self.read(cursor, &mut out[at..at + new]);
+            }
+            at += new;
+        }
+    }
+
+    /// Reads what `cursor` is at, and moves it behind that.
+    fn read(&self, cursor: &mut Cursor, mut out: &mut [u8]) {
+        while !out.is_empty() {
+            if cursor.at == PAYLOAD {
+                *cursor = Cursor { chunk: self.chunk(cursor.chunk).next, at: 0 };
+            }
+            let (here, rest) = out.split_at_mut(out.len().min(PAYLOAD - cursor.at));
+            here.copy_from_slice(&self.chunk(cursor.chunk).bytes[cursor.at..cursor.at + here.len()]);
+            cursor.at += here.len();
+            out = rest;
         }
     }
 
@@ -385,12 +435,23 @@ impl Default for Header<'_> {
 
 impl<'a> Header<'a> {
     /// The header that `bytes` begin with and how many of them it takes, unless it goes on behind them.
+    #[inline(always)]
     fn read(bytes: &[u8], model: Option<&'a [u8]>) -> Option<(Header<'a>, usize)> {
         let (first, used) = varint(bytes)?;
         let (doc, used_too) = varint(&bytes[used..])?;
         let scheme = Scheme::from_number((first & 3) as u8).unwrap_or(Scheme::Whole);
         let header = Header { scheme, len: (first >> 2) as usize, doc: DocId(doc), model };
         Some((header, used + used_too))
+    }
+}
+
+/// Copies up to [`STEP_MAX`] bytes; what comes behind them in `out` is written later.
+#[inline(always)]
+fn copy(out: &mut [u8], to: usize, bytes: &[u8], from: usize, len: usize) {
+    if let (Some(to), Some(from)) = (out.get_mut(to..to + STEP_ROOM), bytes.get(from..from + STEP_ROOM)) {
+        to.copy_from_slice(from);
+    } else if let (Some(to), Some(from)) = (out.get_mut(to..to + len), bytes.get(from..from + len)) {
+        to.copy_from_slice(from);
     }
 }
 
@@ -415,7 +476,27 @@ fn put_steps(out: &mut Vec<u8>, model: &[u8], tail: &[u8]) {
 }
 
 /// The number that `bytes` begin with and how many of them it takes, unless it goes on behind them.
+#[inline(always)]
 fn varint(bytes: &[u8]) -> Option<(u64, usize)> {
+    if let Some(bytes) = bytes.first_chunk() {
+        let word = u64::from_le_bytes(*bytes);
+        // The first byte without its highest bit is the last.
+        let ends = !word & 0x8080_8080_8080_8080;
+        if ends != 0 {
+            let word = word & (ends ^ (ends - 1)) & 0x7f7f_7f7f_7f7f_7f7f;
+            // Groups of seven bits to groups of 14, of 28, and of 56.
+            let word = (word & 0x007f_007f_007f_007f) | (word & 0x7f00_7f00_7f00_7f00) >> 1;
+            let word = (word & 0x0000_3fff_0000_3fff) | (word & 0x3fff_0000_3fff_0000) >> 2;
+            let value = (word & 0x0fff_ffff) | (word & 0x0fff_ffff_0000_0000) >> 4;
+            return Some((value, ends.trailing_zeros() as usize / 8 + 1));
+        }
+    }
+    varint_by_bytes(bytes)
+}
+
+/// The same, of any length.
+#[cold]
+fn varint_by_bytes(bytes: &[u8]) -> Option<(u64, usize)> {
     let mut value = 0;
     for (place, &byte) in bytes.iter().take(10).enumerate() {
         value |= u64::from(byte & 0x7f) << (7 * place);
@@ -509,6 +590,21 @@ mod tests {
                 for q in 0..3 {
                     prop_assert_eq!(queues[q].len(), model[q].len());
                 }
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn numbers_are_read_as_written(value: u64, bits in 0..64u32, behind: [u8; 12]) {
+            let value = value >> bits;
+            let mut bytes = [0; 10];
+            let len = put_varint(&mut bytes, value);
+            prop_assert_eq!(varint_by_bytes(&bytes[..len]), Some((value, len)));
+            prop_assert_eq!(varint(&bytes[..len - 1]), None);
+            let more: Vec<u8> = bytes[..len].iter().chain(&behind).copied().collect();
+            for end in len..more.len() {
+                prop_assert_eq!(varint(&more[..end]), Some((value, len)));
             }
         }
     }

@@ -218,10 +218,13 @@ impl World {
             assert!(self.model.fetches.insert(fetch.id, (fetch, keys)).is_none(), "asked twice");
         }
         while let Some(work) = self.scheduler.poll_send(self.now) {
-            let origin = format!("{}:{}", work.host, work.tail.port());
+            let origin = format!("{}:{}", work.host, work.tail.read().port());
             assert!(!self.config.robots || self.model.known.contains(&origin), "{origin} is not known");
-            assert!(!self.config.robots || !work.tail.path().starts_with(DENIED), "{work:?} is denied");
-            let url = Url::parse(&work.tail.parts(work.host).concat()).unwrap();
+            assert!(
+                !self.config.robots || !work.tail.read().path().starts_with(DENIED),
+                "{work:?} is denied"
+            );
+            let url = Url::parse(&work.tail.read().parts(work.host).concat()).unwrap();
             let (host, ip) = (work.host.to_owned(), work.ip);
             let (doc, spider, trans) = (work.doc, work.spider, work.trans);
             let opinion = self.scheduler.opinion(self.now, &url);

@@ -8,6 +8,7 @@ use super::fingerprints::{Fingerprint, Fingerprints};
 use super::{Added, Addition, Counters, DocumentIndex, IndexEvent, Known, unix_seconds};
 use crate::document::{Candidate, Report, Tried};
 use crate::ids::DocId;
+use crate::names::{Name, Names};
 use crate::time::Duration;
 use crate::url::Url;
 use crate::url_queue::{QueuedUrl, UrlQueue, UrlStore};
@@ -55,7 +56,7 @@ impl MemoryIndex {
     /// An empty index. The seed is that of the fingerprints.
     pub fn with_seed(seed: u64) -> Self {
         MemoryIndex {
-            hosts: Hosts { seed, names: HashTable::new(), slab: Slab::new() },
+            hosts: Hosts { seed, by_name: HashTable::new(), names: Names::default(), slab: Slab::new() },
             ring: VecDeque::new(),
             store: UrlStore::default(),
             known: Fingerprints::new(seed),
@@ -126,7 +127,7 @@ impl MemoryIndex {
         while list.len() < n
             && let Some(id) = self.ring.pop_front()
         {
-            let host = &*self.hosts.slab[id as usize].name;
+            let host = self.hosts.name(id);
             if reject.binary_search_by(|rejected| (**rejected).cmp(host)).is_ok() {
                 passed.push(id);
             } else {
@@ -146,12 +147,13 @@ impl MemoryIndex {
 
     /// One host's turn. A host without URLs is forgotten, one with more goes to the end of the ring.
     fn serve(&mut self, id: u32, n: usize, list: &mut Vec<Candidate>) {
-        let host = &mut self.hosts.slab[id as usize];
+        let Hosts { slab, names, .. } = &mut self.hosts;
+        let host = &mut slab[id as usize];
         for _ in 0..n {
             if !self.store.pop(&mut host.queue, &mut self.url) {
                 break;
             }
-            let url = Url::from_tail(&host.name, self.url.tail());
+            let url = Url::from_tail(names.get(host.name), self.url.tail());
             let time = if self.not_before.is_empty() { None } else { self.not_before.remove(&self.url.doc) };
             let wait = time.map_or(0, |time| time.saturating_sub(unix_seconds()));
             list.push(Candidate {
@@ -226,18 +228,19 @@ impl DocumentIndex for MemoryIndex {
 /// Hosts with waiting URLs, found by name; each name is stored once.
 struct Hosts {
     seed: u64,
-    names: HashTable<u32>,
+    by_name: HashTable<u32>,
+    names: Names,
     slab: Slab<Host>,
 }
 
 struct Host {
-    name: Box<str>,
+    name: Name,
     queue: UrlQueue,
 }
 
 impl Hosts {
     fn find(&self, name: &str) -> Option<u32> {
-        self.names.find(self.hash(name), |&id| *self.slab[id as usize].name == *name).copied()
+        self.by_name.find(self.hash(name), |&id| self.name(id) == name).copied()
     }
 
     fn find_or_insert(&mut self, name: &str) -> u32 {
@@ -245,16 +248,23 @@ impl Hosts {
             return id;
         }
         let hash = self.hash(name);
-        let id = self.slab.insert(Host { name: name.into(), queue: UrlQueue::default() }) as u32;
-        let (slab, seed) = (&self.slab, self.seed);
-        let rehash = |&id: &u32| xxh3_64_with_seed(slab[id as usize].name.as_bytes(), seed);
-        self.names.insert_unique(hash, id, rehash);
+        let name = self.names.add(name);
+        let id = self.slab.insert(Host { name, queue: UrlQueue::default() }) as u32;
+        let (slab, names, seed) = (&self.slab, &self.names, self.seed);
+        let rehash = |&id: &u32| xxh3_64_with_seed(names.get(slab[id as usize].name).as_bytes(), seed);
+        self.by_name.insert_unique(hash, id, rehash);
         id
     }
 
+    fn name(&self, id: u32) -> &str {
+        self.names.get(self.slab[id as usize].name)
+    }
+
     fn remove(&mut self, id: u32) {
+        let hash = self.hash(self.name(id));
         let host = self.slab.remove(id as usize);
-        if let Ok(entry) = self.names.find_entry(self.hash(&host.name), |&other| other == id) {
+        self.names.remove(host.name);
+        if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == id) {
             entry.remove();
         }
     }
@@ -263,7 +273,7 @@ impl Hosts {
     fn shrink(&mut self) {
         if self.slab.is_empty() && self.slab.capacity() > HOSTS_KEPT {
             self.slab = Slab::new();
-            self.names = HashTable::new();
+            self.by_name = HashTable::new();
         }
     }
 
@@ -344,7 +354,7 @@ mod tests {
     fn finished_hosts_cost_nothing_and_their_urls_stay_known() {
         let mut index = filled(100, 3);
         index.take(300, &[]);
-        assert!(index.hosts.slab.is_empty() && index.hosts.names.is_empty() && index.ring.is_empty());
+        assert!(index.hosts.slab.is_empty() && index.hosts.by_name.is_empty() && index.ring.is_empty());
         assert_eq!(index.insert(None, &url(7, 2)), Added::Duplicate);
     }
 

@@ -67,7 +67,7 @@ impl Scheduler {
     /// A name that is an address needs no name server.
     pub(super) fn mind_literal(&mut self, now: Instant, host: HostId) {
         if self.hosts[host].record == Record::Unknown
-            && let Some(address) = literal(&self.hosts[host].name)
+            && let Some(address) = literal(self.hosts.name(host))
         {
             self.handle_given_address(now, host, address);
         }

@@ -180,7 +180,7 @@ impl Scheduler {
                     law!("L11", until.is_none() || host.pending() == 0, "{id:?} is stopped and waits");
                 }
             }
-            let noted = host.stopped || self.orders.stopped(now).all(|name| *name != *host.name);
+            let noted = host.stopped || self.orders.stopped(now).all(|name| *name != *self.hosts.name(id));
             law!("L11", noted, "{id:?} does not know that it is stopped");
         }
         Ok(())

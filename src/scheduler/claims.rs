@@ -247,7 +247,7 @@ impl Scheduler {
     fn give_host_back(&mut self, now: Instant, host: HostId, clock: Option<OwedClock>) {
         let to_holder_of = self.claims.leaving.remove(&host).flatten();
         self.forget_orders(now, host);
-        let key = ClaimKey::Host(self.hosts[host].name.clone());
+        let key = ClaimKey::Host(self.hosts.name(host).into());
         self.claims.actions.push_back(ClaimAction::GiveBack { key, clock, to_holder_of });
     }
 
@@ -424,7 +424,7 @@ impl Scheduler {
 
     pub(super) fn claim_key(&self, gate: GateId) -> ClaimKey {
         match self.gates[gate].owner() {
-            GateOwner::Host(host) => ClaimKey::Host(self.hosts[host].name.clone()),
+            GateOwner::Host(host) => ClaimKey::Host(self.hosts.name(host).into()),
             GateOwner::Ip(ip) => ClaimKey::Ip(self.ips[ip].address),
             GateOwner::Group(number) => {
                 let (number, aliases) = (number as usize, self.config.aliases.len());

@@ -198,7 +198,7 @@ impl Scheduler {
         let gate = self.hosts[host].gate;
         self.owe_the_unnoted(now, gate);
         if !self.clocks.hosts.map.is_empty()
-            && let Some(saved) = self.clocks.hosts.map.swap_remove(&self.hosts[host].name)
+            && let Some(saved) = self.clocks.hosts.map.swap_remove(self.hosts.name(host))
         {
             self.gates[gate].restore(now, saved.owed, saved.held, saved.strikes);
         }
@@ -316,7 +316,7 @@ impl Scheduler {
     fn clock_note(&self, now: Instant, id: GateId) -> Note {
         let gate = &self.gates[id];
         let (key, holds) = match gate.owner() {
-            GateOwner::Host(host) => (ClockKey::Host(self.hosts[host].name.clone()), true),
+            GateOwner::Host(host) => (ClockKey::Host(self.hosts.name(host).into()), true),
             // The health of an address is found out anew.
             GateOwner::Ip(ip) => (ClockKey::Ip(self.ips[ip].address), false),
             GateOwner::Group(number) => (self.group_key(number as usize), true),

@@ -97,7 +97,7 @@ impl Scheduler {
         let mut hosts: Vec<HostId> = full.chain(on_ips).collect();
         hosts.sort_unstable();
         hosts.dedup();
-        let mut names: Vec<Box<str>> = hosts.into_iter().map(|host| self.hosts[host].name.clone()).collect();
+        let mut names: Vec<Box<str>> = hosts.into_iter().map(|host| self.hosts.name(host).into()).collect();
         names.extend(self.orders.stopped(now).map(Box::from));
         names.sort_unstable();
         names.dedup();

@@ -173,6 +173,21 @@ impl Gate {
         }
     }
 
+    /// Whether there is nothing to do about it: nobody waits for it, or for nothing but the end of a fetch.
+    pub(super) fn is_settled(&self) -> bool {
+        !self.timed && (self.waiters.is_empty() || self.is_full())
+    }
+
+    /// Whether nothing but the end of a fetch can open it, and nothing is to be done until then.
+    pub(super) fn waits_for_end(&self) -> bool {
+        !self.timed && self.is_full()
+    }
+
+    fn is_full(&self) -> bool {
+        let limit = self.limit();
+        self.in_flight >= limit && limit > 0
+    }
+
     pub(super) fn gap(&self) -> Duration {
         Duration::from_micros(self.gap_micros)
     }
@@ -200,7 +215,7 @@ impl Gate {
 
     pub(super) fn closed(&self, now: Instant) -> Option<Closed> {
         let limit = self.limit();
-        if self.in_flight >= limit && limit > 0 {
+        if self.is_full() {
             return Some(Closed::Full);
         }
         if self.opens_at == Instant::FAR {
@@ -228,7 +243,7 @@ impl Gate {
 
     /// That line is written: the gap counts from now, also one that becomes known later.
     pub(super) fn stamp(&mut self, now: Instant) {
-        self.opens_at = now + self.gap();
+        self.opens_at = now.plus_micros(self.gap_micros);
     }
 
     /// One less in flight.
@@ -236,15 +251,16 @@ impl Gate {
         self.in_flight -= 1;
     }
 
-    /// Rests for `rest` from `now`, or longer if it does already. A fetch that failed rests no shorter
+    /// Rests for so many microseconds from `now`, or longer if it does already. A fetch that failed rests no shorter
     /// than the last one that went well: error pages are fast, and must not speed things up.
-    pub(super) fn rest(&mut self, now: Instant, rest: Duration, went_well: bool) {
-        let usual = Duration::from_micros(self.usual_rest_micros.into());
-        let rest = if went_well { rest } else { rest.max(usual) };
+    pub(super) fn rest(&mut self, now: Instant, micros: u64, went_well: bool) {
+        let mut micros = micros;
         if went_well {
-            self.usual_rest_micros = u32::try_from(micros_rounded_up(rest)).unwrap_or(u32::MAX);
+            self.usual_rest_micros = u32::try_from(micros).unwrap_or(u32::MAX);
+        } else {
+            micros = micros.max(self.usual_rest_micros.into());
         }
-        self.rests_until = self.rests_until.max(now + rest);
+        self.rests_until = self.rests_until.max(now.plus_micros(micros));
     }
 
     /// Stays away until `until`, or longer if it does already.
@@ -473,8 +489,8 @@ mod tests {
     fn the_longer_delay_wins_in_either_order() {
         for (a, b) in [(10, 20), (20, 10)] {
             let mut gate = gate(1, 0);
-            gate.rest(at(0), Duration::from_micros(a), true);
-            gate.rest(at(0), Duration::from_micros(b), true);
+            gate.rest(at(0), a, true);
+            gate.rest(at(0), b, true);
             assert_eq!(gate.closed(at(19)), Some(Closed::Until(at(20), Why::Rest)));
             gate.hold(at(a + 100));
             gate.hold(at(b + 100));
@@ -526,10 +542,10 @@ mod tests {
     #[test]
     fn a_quick_error_rests_as_long_as_a_good_fetch() {
         let mut gate = gate(1, 0);
-        gate.rest(at(0), Duration::from_micros(500), true);
-        gate.rest(at(1000), Duration::from_micros(1), false);
+        gate.rest(at(0), 500, true);
+        gate.rest(at(1000), 1, false);
         assert_eq!(gate.closed(at(1499)), Some(Closed::Until(at(1500), Why::Rest)));
-        gate.rest(at(2000), Duration::from_micros(1), true);
+        gate.rest(at(2000), 1, true);
         assert_eq!(gate.closed(at(2001)), None);
     }
 

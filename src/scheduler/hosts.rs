@@ -4,6 +4,7 @@ use super::lists::List;
 use super::table::Table;
 use crate::hostdb::records::Record;
 use crate::ids::{GateId, HostId, IpId, SlotId};
+use crate::names::{Name, Names};
 use crate::time::Instant;
 use crate::url_queue::UrlQueue;
 use hashbrown::{DefaultHashBuilder, HashTable};
@@ -39,7 +40,7 @@ pub(super) struct Host {
     /// Questions in a row without an answer.
     pub(super) unanswered: u8,
     pub(super) record: Record,
-    pub(super) name: Box<str>,
+    name: Name,
     /// When the wait ends that began last, of those documents that wait for their time.
     pub(super) last_wait: Instant,
     /// When the first of the questions failed that are not answered.
@@ -108,6 +109,7 @@ impl Host {
 #[derive(Default)]
 pub(super) struct Hosts {
     pub(super) table: Table<HostId, Host>,
+    names: Names,
     by_name: HashTable<HostId>,
     hasher: DefaultHashBuilder,
 }
@@ -115,13 +117,17 @@ pub(super) struct Hosts {
 impl Hosts {
     pub(super) fn find(&self, name: &str) -> Option<HostId> {
         let hash = self.hasher.hash_one(name);
-        self.by_name.find(hash, |&id| *self.table[id].name == *name).copied()
+        self.by_name.find(hash, |&id| self.name(id) == name).copied()
+    }
+
+    pub(super) fn name(&self, id: HostId) -> &str {
+        self.names.get(self.table[id].name)
     }
 
     /// Adds a host that must not be there yet.
     pub(super) fn add(&mut self, name: &str, gate: GateId, alias: Option<GateId>) -> HostId {
         let id = self.table.insert(Host {
-            name: name.into(),
+            name: self.names.add(name),
             urls: UrlQueue::default(),
             front: List::default(),
             leases: 0,
@@ -143,14 +149,15 @@ impl Hosts {
             stopped: false,
         });
         let hash = self.hasher.hash_one(name);
-        let Hosts { table, by_name, hasher } = self;
-        by_name.insert_unique(hash, id, |&id| hasher.hash_one(&*table[id].name));
+        let Hosts { table, names, by_name, hasher } = self;
+        by_name.insert_unique(hash, id, |&id| hasher.hash_one(names.get(table[id].name)));
         id
     }
 
     pub(super) fn forget(&mut self, id: HostId) -> Host {
+        let hash = self.hasher.hash_one(self.name(id));
         let host = self.table.remove(id);
-        let hash = self.hasher.hash_one(&*host.name);
+        self.names.remove(host.name);
         if let Ok(entry) = self.by_name.find_entry(hash, |&other| other == id) {
             entry.remove();
         }

@@ -116,7 +116,7 @@ impl Leases {
     /// Looks at the buffers that are used next, so that they are near then.
     pub(super) fn approach_buffers(&self, count: usize) -> u8 {
         let next = self.spare.iter().rev().take(count);
-        next.fold(0, |seen, url| seen ^ url.tail().rest.as_bytes().first().copied().unwrap_or(0))
+        next.fold(0, |seen, url| seen ^ url.look())
     }
 
     /// Adds a lease of a document that was never sent.

@@ -3,7 +3,7 @@
 //! A [`Links`] is a family: an id is in at most one [`List`] of a family at a time, so that "waits in
 //! exactly one place" is not a promise but the shape of the data.
 
-use super::table::Key;
+use super::table::{Key, RESERVE_MAX};
 use std::marker::PhantomData;
 
 const NIL: u32 = u32::MAX;
@@ -54,6 +54,11 @@ impl<K> Default for Links<K> {
 }
 
 impl<K: Key> Links<K> {
+    /// For about so many ids; what is not used of that is not taken from the system.
+    pub(super) fn with_room_for(count: usize) -> Links<K> {
+        Links { nodes: Vec::with_capacity(count.min(RESERVE_MAX)), key: PhantomData }
+    }
+
     pub(super) fn push_back(&mut self, list: &mut List, id: K) {
         let id = self.node(id);
         self.nodes[id as usize] = Node { prev: list.tail, next: NIL };

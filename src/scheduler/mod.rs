@@ -64,7 +64,7 @@ use crate::document::Report;
 use crate::hostdb::health::HealthRule;
 use crate::hostdb::records::TtlRule;
 use crate::ids::{DocId, GateId, HostId, IpId};
-use crate::time::{Duration, Instant, scaled};
+use crate::time::{Duration, Instant, micros_rounded_up, scaled_micros};
 use crate::url_queue::UrlStore;
 use addresses::Ips;
 use claims::Claims;
@@ -200,8 +200,9 @@ pub struct Rest {
 }
 
 impl Rest {
-    fn after(&self, took: Duration) -> Duration {
-        scaled(took, self.factor).min(self.max).max(self.min)
+    /// In microseconds, like what it took.
+    fn after(&self, took: u64) -> u64 {
+        scaled_micros(took, self.factor).min(micros_rounded_up(self.max)).max(micros_rounded_up(self.min))
     }
 }
 
@@ -285,12 +286,18 @@ impl Scheduler {
         let mut gates = Gates::default();
         let alias_gates = group_gates(&mut gates, &config.aliases, 0);
         let group_gates = group_gates(&mut gates, &config.groups, config.aliases.len());
+        let (mut hosts, mut ips, slots) = (Hosts::default(), Ips::default(), config.queue_count as usize);
+        hosts.table.reserve(slots);
+        ips.table.reserve(slots);
+        // Each host has one, and its address.
+        gates.table.reserve(slots.saturating_mul(2));
+        let many = || Links::with_room_for(slots);
         Scheduler {
             rng,
             counters: Counters::default(),
             timings: Timings::default(),
-            hosts: Hosts::default(),
-            place_links: Links::default(),
+            hosts,
+            place_links: many(),
             leftover: List::default(),
             leftover_hosts: 0,
             idle: List::default(),
@@ -301,7 +308,7 @@ impl Scheduler {
             stopped_hosts: 0,
             unresolved: 0,
             last_answer: Instant::ZERO,
-            errand_links: Links::default(),
+            errand_links: many(),
             ask_first: List::default(),
             ask_later: List::default(),
             draining: List::default(),
@@ -311,8 +318,8 @@ impl Scheduler {
             in_slots: 0,
             pending: 0,
             in_flight: 0,
-            ips: Ips::default(),
-            ip_links: Links::default(),
+            ips,
+            ip_links: many(),
             crowd_links: Links::default(),
             crowded: List::default(),
             unwell_links: Links::default(),

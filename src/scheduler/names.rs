@@ -39,7 +39,7 @@ impl Scheduler {
         self.set_question(host, Question::Asked);
         self.counters.lookups += 1;
         let first = self.hosts[host].unanswered == 0;
-        Some(Lookup { host, name: &self.hosts[host].name, first })
+        Some(Lookup { host, name: self.hosts.name(host), first })
     }
 
     /// The answer to a [`Lookup`].
@@ -260,7 +260,7 @@ impl Scheduler {
             self.add_pending_on(new, pending);
         }
         let address = ip.map(|ip| self.ips[ip].address);
-        let group = self.groups.of(&self.hosts[host].name, address);
+        let group = self.groups.of(self.hosts.name(host), address);
         self.hosts[host].group = group.map(|number| self.group_gates[number as usize]);
         self.stop_waiting(now, host);
     }

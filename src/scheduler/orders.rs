@@ -172,9 +172,9 @@ impl Scheduler {
 
     /// The host is not ours any more, and neither are its orders.
     pub(super) fn forget_orders(&mut self, now: Instant, host: HostId) {
-        let name = &self.hosts[host].name;
+        let name = self.hosts.name(host);
         if self.orders.stops.contains_key(name) || self.orders.delays.contains_key(name) {
-            let name = name.clone();
+            let name: Box<str> = name.into();
             self.orders.replace(now, &name, Standing::default());
             self.demand.handle_change();
             self.obey_orders(now, host);
@@ -199,17 +199,16 @@ impl Scheduler {
 
     /// Applies to a host, which may be new, what is ordered for its name.
     pub(super) fn obey_orders(&mut self, now: Instant, host: HostId) {
-        self.hosts[host].stopped = self.orders.stopped_until(&self.hosts[host].name).is_some();
+        self.hosts[host].stopped = self.orders.stopped_until(self.hosts.name(host)).is_some();
         self.renew_gap(now, host);
     }
 
     /// Until when an operator wants nothing sent to `host`, if so.
     pub(super) fn stopped_until(&self, now: Instant, host: HostId) -> Option<Instant> {
-        let host = &self.hosts[host];
-        if !host.stopped {
+        if !self.hosts[host].stopped {
             return None;
         }
-        self.orders.stopped_until(&host.name).filter(|&until| until > now)
+        self.orders.stopped_until(self.hosts.name(host)).filter(|&until| until > now)
     }
 
     /// Takes a host that is stopped, and has work, out of everybody's way. One with something in flight keeps its

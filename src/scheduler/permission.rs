@@ -13,7 +13,7 @@ use super::hosts::Place;
 use super::leases::LeaseState;
 use super::origins::{Ask, Fetch, LIFETIME, LIFETIME_MIN, OriginKey, UNASKED, Want};
 use super::slots::Wait;
-use super::status::{doubled, is_refusal, went_well};
+use super::status::{doubled, is_refusal, is_unreachable, went_well};
 use crate::document::{DenyReason, Done, End, FailReason, Outcome};
 use crate::ids::{FetchId, HostId, LeaseId, SlotId};
 use crate::robots::{Answer, Rules, Verdict};
@@ -92,8 +92,11 @@ impl Scheduler {
         let Fetch { want, at, ip, gates } = fetch;
         let done = done_of(&answer);
         gates.iter().for_each(|gate| self.gates[gate].leave());
-        self.rest(now, gates, now.since(at), went_well(done.outcome));
-        self.note_health(now, ip, want.url.tail().port(), done.outcome);
+        self.rest(now, gates, now.micros_since(at), went_well(done.outcome));
+        if is_unreachable(done.outcome) {
+            self.ips[ip].port = want.url.tail().port();
+        }
+        self.note_health(now, ip, done.outcome);
         self.note_refusal(now, gates, at, done);
         self.conclude(now, want, answer);
         self.settle_all(now, gates);
@@ -260,7 +263,7 @@ impl Scheduler {
     /// The host's own rules are to be asked for.
     fn want(&mut self, host: HostId, key: OriginKey) {
         self.origins.set_ask(host, key, Ask::Wanted);
-        let url = key.robots_url(&self.hosts[host].name);
+        let url = key.robots_url(self.hosts.name(host));
         self.add_want(host, Want { host, key, url, hops: 0 });
     }
 
@@ -404,7 +407,7 @@ impl Scheduler {
     pub(super) fn renew_gap(&mut self, now: Instant, host: HostId) {
         let robots = self.origins.get(host).map(|entry| entry.delay(self.config.crawl_delay_max));
         let gate = self.hosts[host].gate;
-        let ordered = self.orders.delay_of(&self.hosts[host].name);
+        let ordered = self.orders.delay_of(self.hosts.name(host));
         let (before, gap) = (self.gates[gate].owes_until(), self.gates[gate].gap());
         self.gates[gate].set_gap(self.config.host.gap.max(robots.unwrap_or_default()).max(ordered));
         if before > now {

@@ -153,12 +153,12 @@ impl Scheduler {
 
     fn reserved(&self, id: ReservationId, expires_in: Duration) -> Reserved {
         let Reservation { host, flight, docs, .. } = &self.reservations.table[id];
-        let (name, ip) = (&self.hosts[*host].name, self.ips[flight.ip].address);
+        let (name, ip) = (self.hosts.name(*host), self.ips[flight.ip].address);
         let urls = self.leases.links.iter(docs).map(|lease| {
             let url = &self.leases[lease].url;
             ReservedUrl { doc: url.doc, ip, url: url.tail().parts(name).concat() }
         });
-        Reserved { host: name.clone(), expires_in, gap: self.longest_gap(flight.gates), urls: urls.collect() }
+        Reserved { host: name.into(), expires_in, gap: self.longest_gap(flight.gates), urls: urls.collect() }
     }
 
     fn longest_gap(&self, gates: GateSet) -> Duration {
@@ -253,7 +253,7 @@ impl Scheduler {
         self.hosts[reservation.host].in_flight -= 1;
         self.hosts[reservation.host].reserved = false;
         self.in_flight -= u64::from(reservation.count);
-        self.rest(now, gates, now.since(reservation.since), went_well);
+        self.rest(now, gates, now.micros_since(reservation.since), went_well);
         reservation
     }
 }

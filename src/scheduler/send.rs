@@ -2,12 +2,13 @@
 
 use super::Scheduler;
 use super::gates::{Closed, GateOwner};
+use super::hosts::Host;
 use super::leases::{Flight, GateSet, LeaseState};
 use super::permission::Step;
 use super::slots::{MayGo, Wait};
 use crate::ids::{DocId, GateId, HostId, LeaseId, SlotId, SpiderId, TransId};
 use crate::time::Instant;
-use crate::url::Tail;
+use crate::url::TailBytes;
 use std::net::IpAddr;
 
 /// URLs that are looked at together before they are sent one by one.
@@ -27,7 +28,7 @@ pub struct Work<'a> {
     /// The host's name.
     pub host: &'a str,
     /// The URL without it.
-    pub tail: Tail<'a>,
+    pub tail: TailBytes<'a>,
 }
 
 impl Scheduler {
@@ -62,10 +63,22 @@ impl Scheduler {
         let next = self.slots.line(&self.slots.ready).take(APPROACHED);
         let hosts = next.filter_map(|slot| self.slots[slot].host);
         let seen = hosts.fold((0, 0), |(count, seen), host| {
-            (count + 1, seen ^ self.store.approach(&self.hosts[host].urls))
+            let entry = &self.hosts[host];
+            let name = self.hosts.name(host).as_bytes().first().copied().unwrap_or_default();
+            let url = self.store.approach(&entry.urls);
+            (count + 1, seen ^ u32::from(name ^ url) ^ self.look_at_gates(entry))
         });
         std::hint::black_box(self.leases.approach_buffers(APPROACHED));
         (self.approached, _) = std::hint::black_box(seen);
+    }
+
+    /// Looks at all that a send or its end needs of the gates and the address of a host.
+    pub(super) fn look_at_gates(&self, host: &Host) -> u32 {
+        let ip = host.ip.map_or(0, |ip| {
+            let ip = &self.ips[ip];
+            ip.host_count ^ self.gates[ip.gate].in_flight
+        });
+        ip ^ self.gates[host.gate].in_flight
     }
 
     pub(super) fn may_go(&mut self, now: Instant, slot: SlotId, host: HostId, step: Step) -> bool {
@@ -95,8 +108,24 @@ impl Scheduler {
         self.stay_with(slot, spider);
         self.slots.draw_ticket(slot);
         self.leave_line(now, slot);
-        self.look_at_slot(now, slot, host);
+        if !self.waits_for_itself(slot, host) {
+            self.look_at_slot(now, slot, host);
+        }
         lease
+    }
+
+    /// The short way of nearly every slot that has sent: to its host's own gate, if nothing but that is to be asked.
+    fn waits_for_itself(&mut self, slot: SlotId, host: HostId) -> bool {
+        let (entry, slots, gates) = (&self.hosts[host], &mut self.slots, &mut self.gates);
+        let short = gates[entry.gate].waits_for_end()
+            && entry.has_sendable()
+            && !(entry.errand || entry.stopped || self.claims.on)
+            && !self.config.robots
+            && entry.group.is_none();
+        if short {
+            slots.wait_at(gates, entry.gate, slot);
+        }
+        short
     }
 
     /// The next document of a host that has one.
@@ -138,8 +167,8 @@ impl Scheduler {
             trans: flight.trans,
             doc: lease.url.doc,
             ip: self.ips[flight.ip].address,
-            host: &self.hosts[lease.host].name,
-            tail: lease.url.tail(),
+            host: self.hosts.name(lease.host),
+            tail: lease.url.tail_bytes(),
         })
     }
 
@@ -221,7 +250,9 @@ impl Scheduler {
     /// Wakes the first waiter of an open gate, or sets the timer of one that opens by time. Must be called
     /// after whatever may have opened or closed a gate.
     pub(super) fn settle(&mut self, now: Instant, gate: GateId) {
-        self.settle_opened(now, gate, None);
+        if !self.gates[gate].is_settled() {
+            self.settle_opened(now, gate, None);
+        }
     }
 
     /// The same, for a gate whose clock ran out at `opened`, which may have been noticed late.
@@ -293,7 +324,7 @@ impl Scheduler {
             entry.first_unwritten = self.leases.links.next(lease);
             let LeaseState::Unwritten(flight) = self.leases[lease].state else { return };
             self.leases.start_clocks(now, lease, flight);
-            let delay = now.since(flight.may_go.instant());
+            let delay = now.micros_since(flight.may_go.instant());
             self.timings.send_delay.observe(delay);
             if flight.may_go.by_clock() {
                 self.timings.gap_error.observe(delay);

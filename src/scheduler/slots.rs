@@ -3,7 +3,7 @@
 use super::gates::{GateOwner, Gates};
 use super::lists::{Links, List};
 use super::spiders::NOBODY;
-use super::table::Key;
+use super::table::{Key, RESERVE_MAX};
 use crate::ids::{GateId, HostId, LeaseId, SlotId, SpiderId, TransId};
 use crate::time::Instant;
 
@@ -133,8 +133,9 @@ pub(super) struct Slots {
 
 impl Slots {
     pub(super) fn new(count: u32, cells_per_slot: u32, first_generation: u64) -> Slots {
+        let room = (count as usize).min(RESERVE_MAX);
         Slots {
-            slots: Vec::new(),
+            slots: Vec::with_capacity(room),
             free: Vec::new(),
             count,
             cells: Vec::new(),
@@ -142,7 +143,7 @@ impl Slots {
             ready: List::default(),
             to_fetch: List::default(),
             lines: Lines::default(),
-            waiting: Links::default(),
+            waiting: Links::with_room_for(room),
             slot_bits: bits_for(count),
             cell_bits: bits_for(cells_per_slot),
             generation: first_generation,

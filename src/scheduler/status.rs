@@ -61,8 +61,8 @@ impl Scheduler {
         };
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
-        self.timings.fetch.observe(now.since(written));
-        self.rest(now, flight.gates, now.since(written), went_well(done.outcome));
+        self.timings.fetch.observe(now.micros_since(written));
+        self.rest(now, flight.gates, now.micros_since(written), went_well(done.outcome));
         self.conclude_fetch(now, lease, &flight, written, done);
         self.settle_all(now, flight.gates);
         if is_refusal(done.outcome) {
@@ -80,8 +80,10 @@ impl Scheduler {
         sent: Instant,
         done: Done,
     ) {
-        let port = self.leases[lease].url.tail().port();
-        self.note_health(now, flight.ip, port, done.outcome);
+        if is_unreachable(done.outcome) {
+            self.ips[flight.ip].port = self.leases[lease].url.tail().port();
+        }
+        self.note_health(now, flight.ip, done.outcome);
         self.note_refusal(now, flight.gates, sent, done);
         match done.outcome {
             Outcome::DnsFailed => {
@@ -154,7 +156,7 @@ impl Scheduler {
         self.counters.expired += 1;
         self.end_flight(lease, &flight);
         self.leases.stop_clocks(lease);
-        self.rest(now, flight.gates, now.since(at), false);
+        self.rest(now, flight.gates, now.micros_since(at), false);
         if self.has_spoken_since(flight.spider, at) {
             self.ips[flight.ip].port = self.leases[lease].url.tail().port();
             self.handle_unreachable(now, flight.ip);
@@ -229,23 +231,22 @@ impl Scheduler {
     }
 
     /// The host, and its alias and group, rest after a fetch.
-    pub(super) fn rest(&mut self, now: Instant, gates: GateSet, took: Duration, went_well: bool) {
-        let rest = self.config.rest.after(took);
+    pub(super) fn rest(&mut self, now: Instant, gates: GateSet, took_micros: u64, went_well: bool) {
+        let rest = self.config.rest.after(took_micros);
         self.gates[gates.host].rest(now, rest, went_well);
         self.note_if_long(now, gates.host);
         for gate in [gates.alias, gates.group].into_iter().flatten() {
             if let Some(rule) = self.rest_rule(gate) {
-                self.gates[gate].rest(now, rule.after(took), went_well);
+                self.gates[gate].rest(now, rule.after(took_micros), went_well);
                 self.note_if_long(now, gate);
             }
         }
     }
 
-    pub(super) fn note_health(&mut self, now: Instant, ip: IpId, port: u16, outcome: Outcome) {
+    pub(super) fn note_health(&mut self, now: Instant, ip: IpId, outcome: Outcome) {
         match outcome {
             Outcome::ConnectFailed | Outcome::TlsFailed | Outcome::Timeout => {
-                self.ips[ip].port = port;
-                self.handle_unreachable(now, ip);
+                self.handle_unreachable(now, ip)
             }
             Outcome::Unsaid | Outcome::Status(_) => self.handle_reachable(now, ip),
             Outcome::DnsFailed | Outcome::Aborted => {}
@@ -293,6 +294,11 @@ fn is_final(outcome: Outcome) -> bool {
         | Outcome::DnsFailed
         | Outcome::Aborted => false,
     }
+}
+
+/// Nobody was reached.
+pub(super) fn is_unreachable(outcome: Outcome) -> bool {
+    matches!(outcome, Outcome::ConnectFailed | Outcome::TlsFailed | Outcome::Timeout)
 }
 
 /// The web server asks to be left alone.

@@ -5,6 +5,9 @@ use slab::Slab;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
+/// Most values that room is made for before they come. Whatever is beyond that is moved page by page, not copied.
+pub(super) const RESERVE_MAX: usize = 1 << 20;
+
 /// An id that counts from zero.
 pub(super) trait Key: Copy {
     fn from_index(index: usize) -> Self;
@@ -38,6 +41,12 @@ impl<K, T> Default for Table<K, T> {
 }
 
 impl<K: Key, T> Table<K, T> {
+    /// Has room for some, so that growing neither copies nor leaves holes. What is not used of it is not taken from
+    /// the system.
+    pub(super) fn reserve(&mut self, count: usize) {
+        self.slab.reserve(count.min(RESERVE_MAX));
+    }
+
     pub(super) fn insert(&mut self, value: T) -> K {
         K::from_index(self.slab.insert(value))
     }

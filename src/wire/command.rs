@@ -115,7 +115,8 @@ const DIGITS_SURE: usize = 19;
 #[inline]
 pub fn usual_done(input: &[u8]) -> Option<(TransId, Outcome, usize)> {
     let (mut trans, mut digits) = (0u64, 0);
-    while let Some(digit) = input.get(digits).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10) {
+    while let Some(digit) = input.get(digits).map(|byte| byte.wrapping_sub(b'0')).filter(|&digit| digit < 10)
+    {
         trans = trans.wrapping_mul(10).wrapping_add(digit.into());
         digits += 1;
     }

@@ -1,15 +1,15 @@
 //! What a spider is told: one send into one line, straight into the connection's buffer.
 
 use crate::ids::{DocId, TransId};
-use crate::url::{Scheme, Tail};
+use crate::url::{Scheme, TailBytes};
 use bytes::{BufMut, BytesMut};
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::net::IpAddr;
 
 /// Appends `TRANS_ID SP DOC_ID SP HOST_IP SP URL LF`. Allocates only if the buffer must grow.
-pub fn encode(out: &mut BytesMut, trans: TransId, doc: DocId, ip: IpAddr, host: &str, tail: Tail<'_>) {
-    let [_, host, rest] = tail.parts(host);
+pub fn encode(out: &mut BytesMut, trans: TransId, doc: DocId, ip: IpAddr, host: &str, tail: TailBytes<'_>) {
+    let host = if tail.scheme == Scheme::Whole { "" } else { host };
     // All that is short is put together first: many small appends cost more than one.
     let mut start = Start { bytes: [0; START_MAX], len: 0 };
     start.number(trans.0);
@@ -20,10 +20,10 @@ pub fn encode(out: &mut BytesMut, trans: TransId, doc: DocId, ip: IpAddr, host: 
     start.push(b' ');
     start.scheme(tail.scheme);
     let start = &start.bytes[..start.len];
-    out.reserve(start.len() + host.len() + rest.len() + 1);
+    out.reserve(start.len() + host.len() + tail.rest.len() + 1);
     out.put_slice(start);
     out.put_slice(host.as_bytes());
-    out.put_slice(rest.as_bytes());
+    out.put_slice(tail.rest);
     out.put_u8(b'\n');
 }
 
@@ -38,7 +38,13 @@ const fn octets() -> [([u8; 4], u8); 256] {
     let mut octet = 0;
     while octet < all.len() {
         let digits = [octet / 100, octet / 10 % 10, octet % 10];
-        let skipped = if octet >= 100 { 0 } else if octet >= 10 { 1 } else { 2 };
+        let skipped = if octet >= 100 {
+            0
+        } else if octet >= 10 {
+            1
+        } else {
+            2
+        };
         let mut at = skipped;
         while at < digits.len() {
             all[octet].0[at - skipped] = b'0' + digits[at] as u8;
@@ -119,7 +125,7 @@ mod tests {
     fn line(trans: u64, doc: u64, ip: IpAddr, url: &str) -> String {
         let url = Url::parse(url).expect(url);
         let mut out = BytesMut::new();
-        encode(&mut out, TransId(trans), DocId(doc), ip, url.host(), url.tail());
+        encode(&mut out, TransId(trans), DocId(doc), ip, url.host(), url.tail().bytes());
         String::from_utf8(out.to_vec()).expect("ASCII")
     }
 

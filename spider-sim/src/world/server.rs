@@ -57,7 +57,7 @@ impl World {
             let mut line = BytesMut::new();
             work::encode(&mut line, sent.trans, sent.doc, sent.ip, sent.host, sent.tail);
             let (spider, trans) = (sent.spider, sent.trans);
-            let whole = (Box::<str>::from(sent.host), sent.tail.scheme, sent.tail.rest.to_owned());
+            let whole = (Box::<str>::from(sent.host), sent.tail.scheme, sent.tail.read().rest.to_owned());
             if self.plan.keep_sends {
                 self.sends.push(SendSeen::new(self.now, &sent));
             }

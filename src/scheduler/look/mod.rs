@@ -78,7 +78,7 @@ impl Scheduler {
         Some(IpView {
             address,
             host_count: ip.host_count,
-            hosts: hosts.map(|host| self.hosts[host].name.clone()).collect(),
+            hosts: hosts.map(|host| self.hosts.name(host).into()).collect(),
             pending: ip.pending.into(),
             in_flight: gate.in_flight,
             health: health_view(now, ip.health.state(now)),
@@ -116,7 +116,7 @@ impl Scheduler {
         let host = &self.hosts[id];
         let in_slot = if host.slot().is_some() { self.share_in_slot(id) } else { 0 };
         HostBrief {
-            name: host.name.clone(),
+            name: self.hosts.name(id).into(),
             state,
             slot: host.slot(),
             queued: in_slot.saturating_sub(host.in_flight.into()),
@@ -147,7 +147,7 @@ impl Scheduler {
             next_send_in: self.next_send_in(now, id, &standing),
             gap: all().map(|gate| self.gates[gate].gap()).max().unwrap_or(self.gates[host.gate].gap()),
             holds: holds.map(|gate| (self.owner(gate), self.gates[gate].held_until().since(now))).collect(),
-            orders: self.standing(now, &host.name),
+            orders: self.standing(now, self.hosts.name(id)),
             standing: standing.map(|gate| self.gate_view(gate, host.slot())),
         }
     }

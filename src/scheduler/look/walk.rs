@@ -41,14 +41,16 @@ impl Scheduler {
     pub fn fill_page(&self, now: Instant, page: &mut HostPage, count: usize) -> bool {
         let end = self.hosts.table.end();
         for id in (page.next..end.min(page.next + count)).map(HostId::from_index) {
-            let Some(host) = self.hosts.table.get(id) else { continue };
-            let late =
-                page.found.len() > page.limit && page.found.peek().is_some_and(|last| host.name >= *last);
-            if host.name <= page.after || late {
+            if self.hosts.table.get(id).is_none() {
+                continue;
+            }
+            let name = self.hosts.name(id);
+            let late = page.found.len() > page.limit && page.found.peek().is_some_and(|last| *name >= **last);
+            if *name <= *page.after || late {
                 continue;
             }
             if page.state.is_none_or(|state| self.state_of(&self.what_stops(now, id)) == state) {
-                page.found.push(host.name.clone());
+                page.found.push(name.into());
                 if page.found.len() > page.limit + 1 {
                     page.found.pop();
                 }
