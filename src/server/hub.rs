@@ -1,6 +1,7 @@
 //! The one loop. It owns the scheduler and all spiders' connections, and never waits for anything but the
 //! next event: reading, writing and asking are all done without blocking.
 
+use super::alarm::Alarm;
 use super::claims::Instructions;
 use super::clock::Clock;
 use super::connection::{Connection, ConnectionId};
@@ -170,6 +171,7 @@ impl Hub {
 
     /// Runs until it is told to stop, or all is done; then gives the index back for its last reports.
     pub(super) async fn run(mut self, mut events: mpsc::Receiver<Event>) -> IndexHandle {
+        let alarm = Alarm::new();
         loop {
             let more = self.turn().await;
             if self.is_done() {
@@ -179,7 +181,7 @@ impl Hub {
                 // Others on this thread, and the sockets, get their turn.
                 tokio::task::yield_now().await;
             }
-            match self.next_event(&mut events, more).await {
+            match self.next_event(&mut events, &alarm, more).await {
                 Some(Event::Stop) => break,
                 Some(event) => self.handle(event),
                 None => {}
@@ -205,7 +207,12 @@ impl Hub {
 
     /// Waits for an event, for the index, or for the deadline; for nothing if there is `more` to do. Who is
     /// heard first is left to chance: a flood from one side does not drown the other.
-    async fn next_event(&mut self, events: &mut mpsc::Receiver<Event>, more: bool) -> Option<Event> {
+    async fn next_event(
+        &mut self,
+        events: &mut mpsc::Receiver<Event>,
+        alarm: &Alarm,
+        more: bool,
+    ) -> Option<Event> {
         let pending = !self.scheduler.is_drained();
         let silence = pending.then_some(self.silence.since + SILENCE_MAX);
         let deadline = self.scheduler.deadline().into_iter().chain(silence).min();
@@ -213,7 +220,7 @@ impl Hub {
         let sleep = async {
             match deadline {
                 _ if more => {}
-                Some(at) => tokio::time::sleep_until(at.into()).await,
+                Some(at) => alarm.sleep_until(at).await,
                 None => std::future::pending().await,
             }
         };

@@ -4,6 +4,7 @@
 //! connections, and around it the rim: look-ups, the document index, HTTP, signals. Nothing that the rim
 //! does can make a send wait.
 
+mod alarm;
 mod claims;
 mod clock;
 mod connection;
