@@ -203,6 +203,11 @@ impl Rest {
     fn after(&self, took: Duration) -> Duration {
         scaled(took, self.factor).min(self.max).max(self.min)
     }
+
+    /// After a fetch of which nothing is known.
+    fn longest(&self) -> Duration {
+        if self.factor > 0.0 { self.max.max(self.min) } else { self.min }
+    }
 }
 
 /// Decides which URL may be fetched now.
