@@ -51,7 +51,8 @@ fn big_database() -> String {
 /// Arguments for the parameters of a statement, by their number and what they are compared with.
 fn arguments(name: &str) -> &'static str {
     match name {
-        "bury" | "bury_guard" | "guard" | "held_hosts" | "held_keys" | "leave" | "outlook" | "wanted" => "1",
+        "bury" | "bury_guard" | "guard" | "held_hosts" | "held_keys" | "leave" | "open_under_us"
+        | "outlook" | "wanted" => "1",
         "candidates" => "ARRAY[11, 12, 13], ARRAY[0, 1, 2], 100",
         "claim_hosts" | "claim_hosts_for_us" => "1, 100, ARRAY['h11.example', 'h12.example']",
         "count_losses" => "1, 5",
