@@ -40,6 +40,30 @@ fn pass_two_servers_never_get_the_same_host() {
 }
 
 #[test]
+fn pass_documents_that_are_open_under_claims_of_ours_are_more_to_come() {
+    let url = new_watched_database();
+    let mut a = Peer::start(&url, "a", SHORT);
+    a.add(&["http://h.example/1"]);
+    let list = a.take(9);
+    let (nothing, complete) = a.ask(9);
+    assert!(nothing.is_empty() && !complete, "it has not ended");
+    a.report(&list);
+    a.give_back(&host("h.example"), OwedClock::default(), None);
+    assert_eq!(a.ask(9), (Vec::new(), true));
+    // A claim that the database has given, and nobody has heard of.
+    a.add(&["http://i.example/1"]);
+    sql(&url, "UPDATE hosts SET holder = (SELECT epoch FROM instances) WHERE host = 'i.example'");
+    let (nothing, complete) = a.ask(9);
+    assert!(nothing.is_empty() && !complete, "it is looked for");
+    let list = a.take(9);
+    a.report(&list);
+    a.give_back(&host("i.example"), OwedClock::default(), None);
+    assert_eq!(a.ask(9), (Vec::new(), true));
+    a.close();
+    assert_well_kept(&url);
+}
+
+#[test]
 fn pass_a_claim_given_back_is_free_at_once_and_its_clock_goes_with_it() {
     let url = new_watched_database();
     let (mut a, mut b) = (Peer::start(&url, "a", LONG), Peer::start(&url, "b", LONG));

@@ -10,7 +10,7 @@ mod postgres;
 mod proxy;
 
 use fleet::{Fleet, Scene, in_steps, is_late, step};
-use postgres::{Postgres, database_of, new_watched_database, shared, watched};
+use postgres::{Postgres, database_of, new_watched_database, shared, sql, watched};
 use proxy::Proxy;
 use std::cell::Cell;
 use std::thread::JoinHandle;
@@ -23,6 +23,11 @@ fn busy_fleet() -> Fleet {
     let mut fleet = Fleet::default();
     fleet.sites.iter_mut().for_each(|(_, _, count)| *count = 6);
     fleet
+}
+
+/// With more in the database's URL.
+fn busy_fleet_with(database: &str, url_end: &'static str) -> Fleet {
+    Fleet { database: Some(database.to_owned()), url_end, ..busy_fleet() }
 }
 
 fn all_are_late(database: &str, expiry: &str) -> bool {
@@ -87,14 +92,19 @@ fn delay_the_database_is_slow_for_all() {
     })]));
 }
 
+#[test]
+fn delay_whoever_is_in_the_way_is_told_to_begin_anew() {
+    let database = new_watched_database();
+    busy_fleet_with(&database, "&options=-c%20default_transaction_isolation%3Dserializable").run(|_| ());
+    let given_up = "SELECT xact_rollback FROM pg_stat_database WHERE datname = current_database()";
+    let given_up: u64 = sql(&database, given_up).parse().expect("a number");
+    assert!(given_up > 0, "nobody was in anybody's way");
+}
+
 /// Locks a table for longer than claims live; statements that wait for it are given up sooner than they would be.
 fn locked(table: &str) {
     let database = new_watched_database();
-    let fleet = Fleet {
-        database: Some(database.clone()),
-        url_end: "&options=-c%20statement_timeout%3D300",
-        ..busy_fleet()
-    };
+    let fleet = busy_fleet_with(&database, "&options=-c%20statement_timeout%3D300");
     let since = Cell::new(Duration::ZERO);
     let run = |sql: &str| {
         shared().run_sql("postgres", &format!("{sql} AND datname = '{}'", database_of(&database)))

@@ -13,7 +13,7 @@ use postgres::{assert_well_kept, database_of, new_database, new_watched_database
 use proxy::{Proxy, When};
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
-use urlserver::claim::{ClaimAction, ClaimKey, ClaimNews, OwedClock};
+use urlserver::claim::{ClaimAction, ClaimKey, ClaimNews, OwedClock, Wish};
 use urlserver::document::Tried;
 use urlserver::index::IndexEvent;
 use urlserver::order::{Order, Standing, Subject};
@@ -141,6 +141,25 @@ fn pass_what_others_lose_between_our_claim_and_our_look_around_is_not_the_end() 
     let said = b.until(|event| matches!(event, IndexEvent::Answered { .. }));
     assert!(matches!(said.last(), Some(IndexEvent::Answered { complete: false, .. })), "{said:?}");
     assert_eq!(b.take(9).len(), 1);
+}
+
+#[test]
+fn pass_a_transaction_that_cannot_be_serialized_is_done_again() {
+    let url = new_watched_database();
+    let proxy = Proxy::to(&url);
+    let strict = format!("{}&options=-c%20default_transaction_isolation%3Dserializable", proxy.url);
+    // Whatever waits for the next renewal waits for too long.
+    let mut a = Peer::start(&strict, "a", (secs(3600), secs(7200)));
+    a.add(&["http://h.example/1"]);
+    a.take(9);
+    proxy.arm("guard", When::After);
+    a.index.claim(ClaimAction::Want { key: host("h.example"), wish: Wish::Plain });
+    a.run_until(|| proxy.has_sprung());
+    sql(&url, "UPDATE hosts SET strikes = 7");
+    proxy.release();
+    assert_eq!(good(&a.answer_to(&host("h.example"))).strikes, 7);
+    a.close();
+    assert_well_kept(&url);
 }
 
 #[test]

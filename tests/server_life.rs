@@ -5,6 +5,7 @@ mod support;
 use std::io::Read;
 use std::net::{Shutdown, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use support::http::post;
 use support::lines::{DEADLINE, Door, GLANCE};
 use support::scripted_index::Index;
 use support::server::Setup;
@@ -193,6 +194,54 @@ fn it_exits_when_the_index_has_no_more() {
     assert_eq!(index.until_end(), ["3 DONE 200"]);
     let ended = server.end(DEADLINE);
     assert_eq!(ended.code, Some(0), "{}", ended.log);
+}
+
+#[test]
+fn documents_of_a_host_that_is_paused_keep_it_running() {
+    let scratch = tempfile::tempdir().expect("a directory");
+    for index in ["memory".to_owned(), format!("dir:{}", scratch.path().display())] {
+        let server = Setup::new()
+            .flag("exit-when-done", "true")
+            .flag("index", &index)
+            .seeds(&["http://127.0.0.1/"])
+            .start();
+        let mut spider = server.spider();
+        let first = spider.work();
+        post(&server, "/api/hosts/127.0.0.2/pause", "");
+        assert_eq!(post(&server, "/api/urls", "http://127.0.0.2/").1["accepted"], 1);
+        spider.done(&first, "200");
+        server.until_stat("done", 1);
+        // Nothing is pending here by now, and the index gives nothing.
+        let (asked, end) = (server.stat("index_requests"), Instant::now() + DEADLINE);
+        while server.stat("index_requests") < asked + 2 {
+            assert!(Instant::now() < end, "it has ceased to ask");
+            std::thread::sleep(GLANCE);
+        }
+        assert_eq!(post(&server, "/api/hosts/127.0.0.2/resume", "").0, 200, "{index}");
+        let second = spider.work();
+        assert_eq!(second.url, "http://127.0.0.2/");
+        spider.done(&second, "200");
+        assert_eq!(server.end(DEADLINE).code, Some(0), "{index}");
+    }
+}
+
+#[test]
+fn an_end_without_candidates_of_rejected_hosts_is_not_the_last_word() {
+    let (server, mut index, _door) = Setup::new().flag("exit-when-done", "true").start_with_index();
+    let mut spider = server.spider();
+    index.offer(&["1 http://127.0.0.1/"]);
+    let first = spider.work();
+    post(&server, "/api/hosts/127.0.0.2/pause", "");
+    spider.done(&first, "200");
+    assert_eq!(index.report(), "1 DONE 200");
+    while index.offer(&[]).reject != ["127.0.0.2"] {}
+    assert_eq!(index.offer(&[]).reject, ["127.0.0.2"], "it may have more");
+    post(&server, "/api/hosts/127.0.0.2/resume", "");
+    while !index.offer(&["2 http://127.0.0.2/"]).reject.is_empty() {}
+    let second = spider.work();
+    spider.done(&second, "200");
+    assert!(index.until_end().contains(&"2 DONE 200".to_owned()));
+    assert_eq!(server.end(DEADLINE).code, Some(0));
 }
 
 #[test]

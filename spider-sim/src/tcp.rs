@@ -15,6 +15,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::{BTreeSet, VecDeque};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpListener, TcpStream};
@@ -211,20 +212,25 @@ pub fn run(
     personas: Vec<Persona>,
     auditor: Auditor,
     until: Until,
-    watch: impl FnMut(&Progress),
+    mut watch: impl FnMut(&Progress),
 ) -> io::Result<Outcome> {
+    let watch = |progress: &Progress| {
+        watch(progress);
+        ControlFlow::Continue(())
+    };
     run_on_web(meeting, personas, auditor, until, |_| None, watch)
 }
 
 /// The same, and `web` is asked how the fetch of each URL ends, and after how long; `None` leaves it to the
-/// spider.
+/// spider. `watch` breaks off if it knows that no server will come back: once no spider has a connection, that is
+/// the end.
 pub fn run_on_web(
     meeting: Meeting,
     personas: Vec<Persona>,
     auditor: Auditor,
     until: Until,
     web: impl FnMut(&Sent) -> Option<(Done, Duration)> + 'static,
-    mut watch: impl FnMut(&Progress),
+    mut watch: impl FnMut(&Progress) -> ControlFlow<()>,
 ) -> io::Result<Outcome> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let run = Rc::new(Run::new(auditor, Box::new(web)));
@@ -265,12 +271,15 @@ fn conclude(run: Run, ended: Ended, counts: Vec<Counts>) -> Outcome {
     }
 }
 
-async fn watch_over(run: &Run, until: &Until, watch: &mut impl FnMut(&Progress)) -> Ended {
+async fn watch_over(run: &Run, until: &Until, watch: &mut impl FnMut(&Progress) -> ControlFlow<()>) -> Ended {
     loop {
         run.auditor.borrow_mut().handle_timeout(run.now());
-        watch(&run.progress());
+        let gone = watch(&run.progress()).is_break();
         if let Some(ended) = run.end(until) {
             return ended;
+        }
+        if gone && run.connected.get() == 0 {
+            return Ended::ServerGone;
         }
         tokio::time::sleep(IDLE_TICK).await;
     }

@@ -196,7 +196,10 @@ impl Dialogue {
         self.faulty = 0;
         drop(self.reports.confirm());
         self.adds_cost -= self.adds.confirm().map(|url| add_cost(&url)).sum::<usize>();
-        self.answer(true);
+        // Rejected hosts may have more.
+        let complete =
+            self.request.as_ref().is_some_and(|request| request.given > 0 || request.reject.is_empty());
+        self.answer(complete);
         Heard::Sense
     }
 

@@ -181,7 +181,9 @@ impl DocumentIndex for MemoryIndex {
         if given > 0 {
             self.events.push_back(IndexEvent::Candidates(list));
         }
-        self.events.push_back(IndexEvent::Answered { given, complete: true });
+        // What is left is of rejected hosts.
+        let complete = given > 0 || self.waiting == 0;
+        self.events.push_back(IndexEvent::Answered { given, complete });
     }
 
     /// Nothing is kept of a document that has ended, but that its URL is known.

@@ -78,7 +78,8 @@ pub enum IndexEvent {
     Answered {
         /// How many candidates there were in all.
         given: usize,
-        /// Whether the index said all it had to say; if not, it cannot be reached or was lost midway.
+        /// Of an answer without candidates: whether the index has nothing more, as far as it can say. If not, it cannot be
+        /// reached, was lost midway, or keeps something back: documents of rejected hosts, or that wait for their time.
         complete: bool,
     },
     /// What is new about claims, in this order; from a shared index only.

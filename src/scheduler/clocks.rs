@@ -223,8 +223,7 @@ impl Scheduler {
             GateOwner::Ip(_) => None,
             GateOwner::Group(_) => self.rest_rule(gate),
         };
-        let rest = rest.filter(|rest| rest.factor > 0.0 || rest.min > Duration::ZERO);
-        let rest = rest.map_or(Duration::ZERO, |rest| rest.max.max(rest.min));
+        let rest = rest.map_or(Duration::ZERO, |rest| rest.longest());
         let owed = self.gates[gate].gap().max(rest).min(CLOCK_MIN);
         self.gates[gate].restore(now, since + owed, Instant::ZERO, 0);
     }

@@ -204,6 +204,11 @@ impl Rest {
     fn after(&self, took: u64) -> u64 {
         scaled_micros(took, self.factor).min(micros_rounded_up(self.max)).max(micros_rounded_up(self.min))
     }
+
+    /// After a fetch of which nothing is known.
+    fn longest(&self) -> Duration {
+        if self.factor > 0.0 { self.max.max(self.min) } else { self.min }
+    }
 }
 
 /// Decides which URL may be fetched now.

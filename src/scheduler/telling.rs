@@ -62,8 +62,8 @@ impl Scheduler {
         let mut opens_in = clock.opens_in;
         if let Some(ago) = clock.dark_since {
             let rest = match self.gates[gate].owner() {
-                GateOwner::Host(_) => self.config.rest.max,
-                GateOwner::Group(_) => self.rest_rule(gate).map_or(Duration::ZERO, |rest| rest.max),
+                GateOwner::Host(_) => self.config.rest.longest(),
+                GateOwner::Group(_) => self.rest_rule(gate).map_or(Duration::ZERO, |rest| rest.longest()),
                 GateOwner::Ip(_) => Duration::ZERO,
             };
             let gap = self.gates[gate].gap().max(clock.gap);

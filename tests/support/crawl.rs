@@ -15,6 +15,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::ops::ControlFlow;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -338,6 +339,7 @@ impl Crawl {
         let outcome =
             tcp::run_on_web(meeting, personas(self.spiders, &self.limits), auditor, until, web, |_| {
                 during(&Scene { server: &server, index: &index, sends: &sends.borrow() });
+                ControlFlow::Continue(())
             });
         let outcome = outcome.expect("sockets");
         let end = End { outcome, sends: sends.take(), ends: BTreeMap::new(), stats: Value::Null };

@@ -14,6 +14,7 @@ use std::cell::RefCell;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::ops::ControlFlow;
 use std::process::{Child, Command, Stdio};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -250,8 +251,10 @@ impl Fleet {
         let outcome = tcp::run_on_web(doors, self.personas(), auditor, until, look, |progress| {
             let (took, sends) = (start.elapsed(), progress.urls);
             let in_flight = progress.in_flight;
-            let (servers, proxies, database) = (&mut servers, &*proxies, database.as_str());
-            during(&mut Scene { servers, proxies, database, took, sends, in_flight });
+            let (all, proxies, database) = (&mut servers, &*proxies, database.as_str());
+            during(&mut Scene { servers: all, proxies, database, took, sends, in_flight });
+            let all_gone = servers.iter_mut().all(Server::has_ended);
+            if all_gone { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         });
         let sum = |name: &str| servers.iter().map(|server| server.last_word(name)).sum();
         let counts = Counts {

@@ -178,8 +178,9 @@ impl EmbeddedIndex {
         if given > 0 {
             self.events.push_back(IndexEvent::Candidates(list));
         }
-        // There is more to say if documents wait for their time, or cannot be read.
-        let complete = given > 0 || (self.store.timed.is_empty() && !self.broken);
+        // There is more to say if documents wait for their time, are of rejected hosts, or cannot be read.
+        let nothing_left = self.store.timed.is_empty() && self.store.waiting() == 0 && !self.broken;
+        let complete = given > 0 || nothing_left;
         self.events.push_back(IndexEvent::Answered { given, complete });
     }
 

@@ -146,6 +146,12 @@ pub(super) async fn outlook(client: &Object, us: Epoch) -> Result<Outlook, Datab
     })
 }
 
+/// Whether documents are open that nobody else may end.
+pub(super) async fn has_open(client: &Object, us: Epoch) -> Result<bool, DatabaseError> {
+    let statement = client.prepare_cached(include_str!("sql/open_under_us.sql")).await?;
+    Ok(client.query_opt(&statement, &[&us.0]).await?.is_some())
+}
+
 /// Up to `count` hosts with open documents: those that are promised to us first, then in turn.
 pub(super) async fn claim_hosts(
     client: &Object,

@@ -42,6 +42,8 @@ pub(super) struct Taken {
     pub(super) claimed: usize,
     /// Whoever gets nothing now may get something later: others have hosts with open documents, or have just lost them.
     pub(super) more_later: bool,
+    /// Nobody else has anything, but documents are open under claims of ours.
+    pub(super) open_here: bool,
 }
 
 /// A request for candidates.
@@ -61,6 +63,10 @@ impl Held {
 
     pub(super) fn knows(&self, host: &str) -> bool {
         self.hosts.contains_key(host)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.hosts.is_empty()
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -135,9 +141,14 @@ pub(super) async fn take(
     held.pass(passed);
     result?;
     if taken.candidates.is_empty() {
-        let outlook = database.run(move |client| Box::pin(async move { claims::outlook(client, us).await }));
-        let claims::Outlook { something, others_at_work } = outlook.await?;
-        taken.more_later = something || others_at_work;
+        let outlook = database.run(move |client| {
+            Box::pin(async move {
+                let claims::Outlook { something, others_at_work } = claims::outlook(client, us).await?;
+                let more_later = something || others_at_work;
+                Ok((more_later, !more_later && claims::has_open(client, us).await?))
+            })
+        });
+        (taken.more_later, taken.open_here) = outlook.await?;
     }
     Ok(taken)
 }

@@ -289,7 +289,10 @@ impl PostgresIndex {
         if given > 0 {
             self.events.push_back(IndexEvent::Candidates(taken.candidates));
         }
-        self.answer(given, !taken.more_later);
+        if taken.open_here && self.held.is_empty() {
+            self.search();
+        }
+        self.answer(given, !taken.more_later && !taken.open_here);
     }
 
     fn handle_wanted(&mut self, list: &[ClaimAction], answers: Vec<Wanted>) {
