@@ -153,6 +153,11 @@ impl QueuedUrl {
         self.buffer.first().copied().unwrap_or_default()
     }
 
+    /// Bytes of its buffer.
+    pub fn room(&self) -> usize {
+        self.buffer.len()
+    }
+
     #[cold]
     fn grow(&mut self, len: usize) {
         self.buffer = vec![0; (len + STEP_ROOM).next_multiple_of(LINE)].into();
@@ -457,22 +462,54 @@ fn copy(out: &mut [u8], to: usize, bytes: &[u8], from: usize, len: usize) {
 
 /// Adds the steps that make `tail`, going by `model`.
 fn put_steps(out: &mut Vec<u8>, model: &[u8], tail: &[u8]) {
-    let is_same = |at: usize| model.get(at).is_some_and(|byte| *byte == tail[at]);
-    let mut at = 0;
-    while at < tail.len() {
-        let start = at;
-        let end = tail.len().min(start + STEP_MAX);
-        while at < end && is_same(at) {
-            at += 1;
-        }
-        let new = at;
-        let end = tail.len().min(new + STEP_MAX);
-        while at < end && !(at + SAME_MIN <= tail.len() && (at..at + SAME_MIN).all(is_same)) {
-            at += 1;
-        }
-        out.push(((new - start) << 4 | (at - new)) as u8);
-        out.extend_from_slice(&tail[new..at]);
+    let common = model.len().min(tail.len());
+    let (model, like_model) = (&model[..common], &tail[..common]);
+    let mut start = 0;
+    while start < tail.len() {
+        let new = end_of_same(model, like_model, start).min(start + STEP_MAX);
+        let end = if new < common { next_same(model, like_model, new) } else { tail.len() };
+        let end = end.min(new + STEP_MAX).min(tail.len());
+        out.push(((new - start) << 4 | (end - new)) as u8);
+        out.extend_from_slice(&tail[new..end]);
+        start = end;
     }
+}
+
+/// The first place from `at` on where `a` and `b`, which are equally long, are not the same.
+fn end_of_same(a: &[u8], b: &[u8], mut at: usize) -> usize {
+    while let Some(same) = same_bytes(a, b, at) {
+        if same != HIGHEST {
+            return at + (!same & HIGHEST).trailing_zeros() as usize / 8;
+        }
+        at += 8;
+    }
+    (at..a.len()).find(|&at| a[at] != b[at]).unwrap_or(a.len().max(at))
+}
+
+/// The first place from `at` on where [`SAME_MIN`] bytes are the same; beyond the end of both if there is none.
+fn next_same(a: &[u8], b: &[u8], mut at: usize) -> usize {
+    while let Some(same) = same_bytes(a, b, at) {
+        let three = same & same >> 8 & same >> 16;
+        if three != 0 {
+            return at + three.trailing_zeros() as usize / 8;
+        }
+        at += 8 - (SAME_MIN - 1);
+    }
+    let is_same = |&at: &usize| a[at..at + SAME_MIN] == b[at..at + SAME_MIN];
+    (at..(a.len() + 1).saturating_sub(SAME_MIN)).find(is_same).unwrap_or(usize::MAX)
+}
+
+/// The highest bit of every byte.
+const HIGHEST: u64 = 0x8080_8080_8080_8080;
+const _: () = assert!(SAME_MIN == 3);
+
+/// Which of the eight bytes at `at` are the same in both: their highest bits. Nothing where there are not as many.
+#[inline(always)]
+fn same_bytes(a: &[u8], b: &[u8], at: usize) -> Option<u64> {
+    let word = |bytes: &[u8]| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
+    let differ = word(a)? ^ word(b)?;
+    // The lower seven bits of a byte carry into its highest, and no further, unless they are all zero.
+    Some(!((differ & !HIGHEST) + !HIGHEST | differ) & HIGHEST)
 }
 
 /// The number that `bytes` begin with and how many of them it takes, unless it goes on behind them.
@@ -594,7 +631,34 @@ mod tests {
         }
     }
 
+    /// The steps byte by byte.
+    fn dull_steps(model: &[u8], tail: &[u8]) -> Vec<u8> {
+        let is_same = |at: usize| at < tail.len() && model.get(at) == Some(&tail[at]);
+        let (mut out, mut at) = (Vec::new(), 0);
+        while at < tail.len() {
+            let same = (at..).take_while(|&at| is_same(at)).take(STEP_MAX).count();
+            let new = at + same;
+            let goes_on = |&at: &usize| at < tail.len() && !(0..SAME_MIN).all(|more| is_same(at + more));
+            let end = new + (new..).take_while(goes_on).take(STEP_MAX).count();
+            out.push((same << 4 | (end - new)) as u8);
+            out.extend(&tail[new..end]);
+            at = end;
+        }
+        out
+    }
+
     proptest! {
+        #[test]
+        fn steps_are_those_of_byte_after_byte(model in "[ab\u{7f}]{0,70}", tail in "[ab\u{7f}]{0,70}", turns: u64) {
+            // Much the same, and not quite.
+            let turned = model.bytes().enumerate().map(|(at, byte)| byte ^ u8::from(turns >> (at % 64) & 7 == 7));
+            for tail in [tail.into_bytes(), turned.collect()] {
+                let mut out = Vec::new();
+                put_steps(&mut out, model.as_bytes(), &tail);
+                prop_assert_eq!(out, dull_steps(model.as_bytes(), &tail));
+            }
+        }
+
         #[test]
         fn numbers_are_read_as_written(value: u64, bits in 0..64u32, behind: [u8; 12]) {
             let value = value >> bits;

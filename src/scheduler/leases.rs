@@ -106,6 +106,8 @@ pub(super) struct Leases {
 
 /// Buffers kept for the next lease.
 const SPARE_MAX: usize = 16 * 1024;
+/// Bytes of one: the few that are longer are not kept.
+const SPARE_ROOM_MAX: usize = 512;
 
 impl Leases {
     /// An empty buffer for a URL.
@@ -134,7 +136,7 @@ impl Leases {
     /// Ends a lease that is in no list.
     pub(super) fn forget(&mut self, id: LeaseId) {
         let lease = self.table.remove(id);
-        if self.spare.len() < SPARE_MAX {
+        if self.spare.len() < SPARE_MAX && lease.url.room() <= SPARE_ROOM_MAX {
             self.spare.push(lease.url);
         }
     }
