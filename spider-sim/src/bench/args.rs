@@ -41,6 +41,9 @@ pub struct BenchArgs {
     /// URLs; at least as many as hosts, at most 1000 per host
     #[arg(long, default_value_t = 1_000_000, help_heading = "Throughput")]
     pub(super) urls: u32,
+    /// Let them end in letters at random, so that they have less in common; of urlserver and the ideal structure only
+    #[arg(long, help_heading = "Throughput")]
+    pub(super) unlike: bool,
     /// How many of them PostgreSQL shall send, which takes long
     #[arg(long, default_value_t = 200_000, help_heading = "Throughput")]
     pub(super) postgres_urls: u32,

@@ -178,7 +178,7 @@ fn find(case: Case, skipped: &mut Vec<Skipped>) -> Option<Option<PathBuf>> {
 
 impl Work {
     fn new(rig: &Rig, hosts: u32) -> anyhow::Result<Work> {
-        let load = Workload::skewed(Names::Sites, hosts, rig.args.urls);
+        let load = Workload::skewed(Names::Sites, hosts, rig.args.urls).unlike(rig.args.unlike);
         let (seeds, hosts) = rig.write_work(&load)?;
         Ok(Work { load, seeds, hosts })
     }

@@ -29,6 +29,8 @@ pub(super) struct Workload {
     hosts: u32,
     /// The host of each URL, in order of arrival.
     order: Vec<u32>,
+    /// URLs end in letters at random.
+    unlike: bool,
 }
 
 impl Workload {
@@ -40,12 +42,17 @@ impl Workload {
             order.extend(std::iter::repeat_n(host, size as usize));
         }
         fastrand::Rng::with_seed(70).shuffle(&mut order);
-        Workload { names, hosts, order }
+        Workload { names, hosts, order, unlike: false }
+    }
+
+    /// The same with URLs that have less in common, if `unlike`.
+    pub(super) fn unlike(self, unlike: bool) -> Workload {
+        Workload { unlike, ..self }
     }
 
     /// `each` URLs on every host, host after host and round again.
     pub(super) fn even(names: Names, hosts: u32, each: u32) -> Workload {
-        Workload { names, hosts, order: (0..each).flat_map(|_| 0..hosts).collect() }
+        Workload { names, hosts, order: (0..each).flat_map(|_| 0..hosts).collect(), unlike: false }
     }
 
     /// Number of hosts.
@@ -76,7 +83,7 @@ impl Workload {
     pub(super) fn write_seeds(&self, out: &mut impl Write) -> io::Result<()> {
         let mut chunk = Vec::with_capacity(CHUNK + 128);
         for (number, host) in self.each() {
-            put_url(&mut chunk, self.names, host, number);
+            self.put(&mut chunk, host, number);
             chunk.push(b'\n');
             if chunk.len() >= CHUNK {
                 out.write_all(&chunk)?;
@@ -98,8 +105,17 @@ impl Workload {
 
     fn url<'a>(&self, number: usize, out: &'a mut Vec<u8>) -> &'a [u8] {
         out.clear();
-        put_url(out, self.names, self.order[number], number as u32);
+        self.put(out, self.order[number], number as u32);
         out
+    }
+
+    fn put(&self, out: &mut Vec<u8>, host: u32, number: u32) {
+        put_url(out, self.names, host, number);
+        if self.unlike {
+            let mut letters = fastrand::Rng::with_seed(!u64::from(number));
+            let end = out.iter_mut().rev().take_while(|byte| byte.is_ascii_lowercase());
+            end.for_each(|byte| *byte = letters.u8(b'a'..=b'z'));
+        }
     }
 }
 
@@ -167,6 +183,7 @@ pub(super) fn read_url(url: &[u8]) -> Option<(u32, u32)> {
 #[allow(clippy::unwrap_used)]
 mod tests {
     use super::*;
+    use std::io::BufRead;
 
     #[test]
     fn as_many_as_asked_for_and_never_more_per_host_than_allowed() {
@@ -189,6 +206,19 @@ mod tests {
             assert!((69.0..71.0).contains(&workload.url_bytes_mean()), "{}", workload.url_bytes_mean());
             assert!(urls.iter().all(|u| urlserver::url::Url::parse(u).unwrap().as_str() == *u));
         }
+    }
+
+    #[test]
+    fn urls_that_are_unlike_are_as_long_and_say_the_same() {
+        let (mut like, mut unlike) = (Vec::new(), Vec::new());
+        let work = |is| Workload::skewed(Names::Sites, 10, 1_000).unlike(is);
+        work(false).write_seeds(&mut like).unwrap();
+        work(true).write_seeds(&mut unlike).unwrap();
+        let lines = |text: &[u8]| -> Vec<String> { text.lines().map(Result::unwrap).collect() };
+        let (like, unlike) = (lines(&like), lines(&unlike));
+        assert!(like.iter().zip(&unlike).all(|(a, b)| a.len() == b.len()));
+        assert!(like.iter().zip(&unlike).all(|(a, b)| read_url(a.as_bytes()) == read_url(b.as_bytes())));
+        assert!(like.iter().zip(&unlike).filter(|(a, b)| a != b).count() > 900);
     }
 
     #[test]
