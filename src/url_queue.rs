@@ -232,13 +232,20 @@ impl UrlStore {
     /// Looks at where the first URL of `queue` is, so that it is near when it is taken. Looking at several queues one
     /// after another costs hardly more than one of them, since nothing waits for what is seen.
     pub fn approach(&self, queue: &UrlQueue) -> u8 {
-        let chunk = |id: u32| self.segments.get(id as usize / SEGMENT)?.get(id as usize % SEGMENT);
-        let Some(head) = chunk(queue.head) else { return 0 };
-        let read = usize::from(queue.read);
-        let seen = head.bytes[read.min(PAYLOAD - 1)] ^ head.bytes[(read + LINE).min(PAYLOAD - 1)];
-        // It may well go on in the next chunk.
-        let next = if read + LINE > PAYLOAD { chunk(head.next) } else { None };
-        next.map_or(seen, |next| seen ^ next.bytes[0])
+        self.near(queue.head, usize::from(queue.read))
+    }
+
+    /// The same for what of it is in the next chunk, if that may be. Only that one's number is looked for in the first.
+    pub fn approach_next(&self, queue: &UrlQueue) -> u8 {
+        let goes_on = usize::from(queue.read) + LINE / 2 > PAYLOAD && queue.head != NIL;
+        if goes_on { self.near(self.chunk(queue.head).next, 0) } else { 0 }
+    }
+
+    fn near(&self, chunk: u32, at: usize) -> u8 {
+        let chunk =
+            self.segments.get(chunk as usize / SEGMENT).and_then(|all| all.get(chunk as usize % SEGMENT));
+        // The first tail is needed, too: that may be both lines.
+        chunk.map_or(0, |chunk| chunk.bytes[0] ^ chunk.bytes[LINE] ^ chunk.bytes[at.min(PAYLOAD - 1)])
     }
 
     /// How many URLs stand before `tail` in `queue`, and its document; looks at the first `max` only.
@@ -509,7 +516,8 @@ fn same_bytes(a: &[u8], b: &[u8], at: usize) -> Option<u64> {
     let word = |bytes: &[u8]| Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?));
     let differ = word(a)? ^ word(b)?;
     // The lower seven bits of a byte carry into its highest, and no further, unless they are all zero.
-    Some(!((differ & !HIGHEST) + !HIGHEST | differ) & HIGHEST)
+    let differs = ((differ & !HIGHEST) + !HIGHEST) | differ;
+    Some(!differs & HIGHEST)
 }
 
 /// The number that `bytes` begin with and how many of them it takes, unless it goes on behind them.

@@ -55,7 +55,7 @@ pub use opinion::Opinion;
 pub use orders::{ORDERS_MAX, Order, Standing, TooManyOrders};
 pub use permission::RobotsFetch;
 pub use reservations::{ReleaseError, Reserved, ReservedUrl, Token};
-pub use send::Work;
+pub use send::{APPROACHED, Work};
 pub use slots::Lines;
 pub use stats::{Counters, Stats};
 pub use timings::{Histogram, Timings};

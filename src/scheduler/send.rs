@@ -2,7 +2,6 @@
 
 use super::Scheduler;
 use super::gates::{Closed, GateOwner};
-use super::hosts::Host;
 use super::leases::{Flight, GateSet, LeaseState};
 use super::permission::Step;
 use super::slots::{MayGo, Wait};
@@ -11,8 +10,13 @@ use crate::time::Instant;
 use crate::url::TailBytes;
 use std::net::IpAddr;
 
-/// URLs that are looked at together before they are sent one by one.
-const APPROACHED: usize = 16;
+/// URLs that are looked at together before they are sent, or their fetches ended, one by one.
+pub const APPROACHED: usize = 16;
+
+/// Whatever is seen, together: it is of no meaning.
+fn look_at_each(hosts: &[Option<HostId>], look: impl Fn(HostId) -> u32) -> u32 {
+    hosts.iter().flatten().fold(0, |seen, &host| seen ^ look(host))
+}
 
 /// A line for a spider.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -60,25 +64,24 @@ impl Scheduler {
             self.approached -= 1;
             return;
         }
-        let next = self.slots.line(&self.slots.ready).take(APPROACHED);
-        let hosts = next.filter_map(|slot| self.slots[slot].host);
-        let seen = hosts.fold((0, 0), |(count, seen), host| {
-            let entry = &self.hosts[host];
+        let mut hosts = [None; APPROACHED];
+        let ready = self.slots.line(&self.slots.ready);
+        self.approached =
+            hosts.iter_mut().zip(ready).map(|(host, slot)| *host = self.slots[slot].host).count() as u32;
+        // Each round looks at what the one before has found the way to, so that nothing waits within a round.
+        let found =
+            look_at_each(&hosts, |host| self.hosts[host].in_flight ^ u32::from(self.hosts[host].unanswered));
+        let near = look_at_each(&hosts, |host| {
+            let host = &self.hosts[host];
+            let ip = host.ip.map_or(0, |ip| self.ips[ip].host_count);
+            ip ^ self.gates[host.gate].in_flight ^ u32::from(self.store.approach(&host.urls))
+        });
+        let far = look_at_each(&hosts, |host| {
             let name = self.hosts.name(host).as_bytes().first().copied().unwrap_or_default();
-            let url = self.store.approach(&entry.urls);
-            (count + 1, seen ^ u32::from(name ^ url) ^ self.look_at_gates(entry))
+            let ip = self.hosts[host].ip.map_or(0, |ip| self.gates[self.ips[ip].gate].in_flight);
+            ip ^ u32::from(name ^ self.store.approach_next(&self.hosts[host].urls))
         });
-        std::hint::black_box(self.leases.approach_buffers(APPROACHED));
-        (self.approached, _) = std::hint::black_box(seen);
-    }
-
-    /// Looks at all that a send or its end needs of the gates and the address of a host.
-    pub(super) fn look_at_gates(&self, host: &Host) -> u32 {
-        let ip = host.ip.map_or(0, |ip| {
-            let ip = &self.ips[ip];
-            ip.host_count ^ self.gates[ip.gate].in_flight
-        });
-        ip ^ self.gates[host.gate].in_flight
+        std::hint::black_box((found ^ near ^ far, self.leases.approach_buffers(APPROACHED)));
     }
 
     pub(super) fn may_go(&mut self, now: Instant, slot: SlotId, host: HostId, step: Step) -> bool {

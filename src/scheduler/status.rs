@@ -3,6 +3,7 @@
 use super::Scheduler;
 use super::gates::{Gate, GateOwner};
 use super::leases::{Flight, GateSet, LeaseState};
+use super::send::APPROACHED;
 use crate::document::{Done, End, FailReason, Outcome};
 use crate::ids::{IpId, LeaseId, SpiderId, TransId};
 use crate::time::{Duration, Instant, scaled};
@@ -41,15 +42,22 @@ impl Scheduler {
         self.start_clocks(now, spider, lines);
     }
 
-    /// Looks at all that the ends of these fetches will need. It lies far apart, and is had sooner together.
+    /// Looks at all that the ends of these fetches will need, of the first few of them. It lies far apart, and is had sooner together.
     pub fn approach(&self, sends: impl Iterator<Item = TransId>) {
-        let seen = sends.filter_map(|trans| self.slots.lease_at(trans)).fold(0, |seen, lease| {
-            let lease = &self.leases[lease];
-            let Some(flight) = lease.flight() else { return seen };
-            let gates = self.gates[flight.gates.host].in_flight ^ self.gates[flight.gates.ip].in_flight;
-            seen ^ gates ^ self.hosts[lease.host].in_flight ^ self.ips[flight.ip].host_count
-        });
-        std::hint::black_box(seen);
+        let mut leases = [None; APPROACHED];
+        leases.iter_mut().zip(sends).for_each(|(lease, trans)| *lease = self.slots.lease_at(trans));
+        let leases = || leases.iter().flatten().map(|&lease| &self.leases[lease]);
+        // All leases first, and then what they name: nothing waits for anything of its own round.
+        let found = leases().fold(0, |seen, lease| seen ^ lease.attempts ^ lease.host.number());
+        let near = leases().filter_map(|lease| Some((lease.host, lease.flight()?))).fold(
+            0,
+            |seen, (host, flight)| {
+                let gates = self.gates[flight.gates.host].in_flight ^ self.gates[flight.gates.ip].in_flight;
+                let host = &self.hosts[host];
+                seen ^ gates ^ host.in_flight ^ u32::from(host.unanswered) ^ self.ips[flight.ip].host_count
+            },
+        );
+        std::hint::black_box(found ^ near);
     }
 
     /// A spider has ended a fetch. False if it has no such send in flight; then nothing changes.

@@ -7,13 +7,12 @@ use super::hub::{Event, Hub};
 use crate::document::{Done, Outcome};
 use crate::ids::{SpiderId, TransId};
 use crate::index::Addition;
+use crate::scheduler::APPROACHED;
 use crate::time::{Duration, Instant};
 use crate::url::Url;
 use crate::wire::{Command, CommandError, LineRef};
 use std::sync::Arc;
 
-/// DONEs that are handled together.
-const DONES_TOGETHER: usize = 16;
 /// Reads of one connection before the others get their turn.
 const READS_PER_TURN: usize = 4;
 /// Reads of one connection before a clock runs out: more than a socket holds. And the longest time for it.
@@ -122,14 +121,14 @@ impl Hub {
         let (mut input, mut spider) = (connection.take_input(), connection.spider);
         // All of it had come by now.
         let now = self.now();
-        let (mut dones, mut found) = (Vec::with_capacity(DONES_TOGETHER), Vec::new());
+        let (mut dones, mut found) = (Vec::with_capacity(APPROACHED), Vec::new());
         let mut open = true;
         while open {
             while let Some(known) = spider
                 && let Some(done) = input.next_done()
             {
                 dones.push(done);
-                if dones.len() == DONES_TOGETHER {
+                if dones.len() == APPROACHED {
                     self.end_fetches(now, known, &mut dones);
                 }
             }
